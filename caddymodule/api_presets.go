@@ -143,11 +143,7 @@ func getPreset(c *call) (response, error) {
 	return c.answerObject(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
 }
 
-func updatePreset(c *call) (response, error) {
-	var patch domain.PresetPatch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func updatePreset(c *call, patch domain.PresetPatch) (response, error) {
 	return c.answerChange(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
 }
 
@@ -159,11 +155,7 @@ func restorePreset(c *call) (response, error) {
 	return c.answerChange(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
-func designateVersion(c *call) (response, error) {
-	var to domain.Designation
-	if err := c.decode(&to); err != nil {
-		return response{}, err
-	}
+func designateVersion(c *call, to domain.Designation) (response, error) {
 	return c.answerChange(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
 }
 
@@ -281,21 +273,13 @@ func getInput(c *call) (response, error) {
 	return c.answerObject(inputs.Get(c.r.Context(), c.h.service, c.who, c.given.workspace, c.slug(), c.found.Value("input")))
 }
 
-func createInput(c *call) (response, error) {
-	var patch inputs.Patch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func createInput(c *call, patch inputs.Patch) (response, error) {
 	a, err := c.answerChange(inputs.Create(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), patch))
 	a.status = http.StatusCreated
 	return a, err
 }
 
-func updateInput(c *call) (response, error) {
-	var patch inputs.Patch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func updateInput(c *call, patch inputs.Patch) (response, error) {
 	return c.answerChange(inputs.Update(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), c.found.Value("input"), patch))
 }
 

@@ -234,8 +234,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	adoptSession(c.r.Header)
 	otherType := mediatype.IsOther(c.r.Header)
+	isMeasured := c.ticket.BoundsUse() || c.dryRun && (c.who.LimitsMeasured() || c.isWorkspaceMeasured()) // a dry run has no ticket
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
-		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Measured: c.ticket.BoundsUse(),
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Measured: isMeasured,
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held, Trial: c.trial.version(),
 	})
 	if err != nil {

@@ -444,8 +444,8 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	s := start(t, standard)
 	const warning = "the log shows keys that clients send over HTTP/3"
 	const access, failed = `"http.log.access"`, `"http.log.error"`
-	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key"]`
-	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
+	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key","X-Inference-Key"]`
+	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>X-Inference-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
 	own := func(format string) string { // the site's own log
 		return strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
 	}
@@ -461,7 +461,7 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 		{"keys optional", "", "", s.siteWithTLS(inferring("keys optional")), every, []string{access, failed}},
 		{"console", "format console", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
 		{"another filter", "format filter {\nrequest>headers>Cookie delete\n}", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
-		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", s.siteWithTLS(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key"]`, []string{access, failed}},
+		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", s.siteWithTLS(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key","X-Inference-Key"]`, []string{access, failed}},
 		{"credentials in the log", filter, "servers {\nlog_credentials\n}", s.siteWithTLS(inferring()), `["Authorization","Cookie"]`, []string{access, failed}},
 		{"without an access log", "", "", strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\n", 1), every, []string{failed}},
 		{"filtered", filter, "", s.siteWithTLS(inferring()), "", nil},

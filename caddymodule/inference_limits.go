@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -64,9 +65,9 @@ func (c *inferenceCall) admit() error {
 		return nil
 	}
 	caller := quota.Caller{KeyID: c.who.KeyID, Key: c.who.KeyLimits}
-	if w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who); err == nil { // else resolving it fails, too
-		caller.Workspace = w
-	}
+	w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who)
+	id, slug := c.who.WorkspaceRef()
+	caller.Workspace = c.h.shared.quota.Remember(id+slug, w, errors.Is(err, domain.ErrUnavailable))
 	if c.who.Scope == nil && caller.KeyID != "" { // of the configuration, whose ids are those of other keys at other sites
 		caller.KeyID = ""
 		if caller.Workspace != nil && caller.Workspace.Limits != nil {
@@ -155,13 +156,17 @@ func (c *inferenceCall) endTicket() {
 }
 
 // countUsed sets what a measured request has used. Where its answer does not say that, what has passed counts, and at
-// least the estimate: only an answer with an error status and without content is free.
+// least the estimate: only an answer with an error status and without content is free. A cost that the gateway told counts at
+// least as its prices, because some gateways take prices from requests.
 func (c *inferenceCall) countUsed(used *quota.Used, u *usage.Request) {
 	tokens, isError := u.Tokens, u.IsError()
 	isSilent := u.Unknown != "" || isError && tokens == (gatewayanswer.Tokens{})
 	isFree := isSilent && u.Status >= http.StatusBadRequest && (u.Content == 0 || !u.Streamed)
 	if isSilent && !isFree && c.measured != nil {
 		tokens = gatewayanswer.Tokens{Input: c.measured.input}
+		if c.measured.MaxTokens == 0 && (u.Content == 0 || !u.Streamed) { // nobody saw how long the answer became
+			tokens.Output = c.measured.Choices * quota.DefaultAnswer
+		}
 	}
 	if !isFree && (isSilent || isError) {
 		tokens.Output = max(tokens.Output, u.Content/bytesOfToken)
@@ -176,6 +181,9 @@ func (c *inferenceCall) countUsed(used *quota.Used, u *usage.Request) {
 	case u.HasCost:
 		used.Nanos = nanosOf(u.Cost.InexactFloat64())
 		if !u.Estimated {
+			if price, ok := c.h.Inference.Usage.prices.Estimate(cmp.Or(u.Model, u.Asked), u.Tokens); ok {
+				used.Nanos = max(used.Nanos, nanosOf(price.InexactFloat64()))
+			}
 			c.h.shared.quota.SeeCost()
 		}
 	default:
@@ -214,11 +222,11 @@ var limitSources = map[quota.Scope]string{
 }
 
 // recordRefusal counts a refused request in the reports of usage.
-func (c *inferenceCall) recordRefusal() {
+func (c *inferenceCall) recordRefusal(status int) {
 	if c.h.Inference.Usage == nil {
 		return
 	}
-	used := &usage.Request{Refused: true, Status: http.StatusTooManyRequests, Asked: c.asked, Start: c.start, FirstContent: -1}
+	used := &usage.Request{Refused: true, Status: status, Asked: c.asked, Start: c.start, FirstContent: -1}
 	c.attribute(used)
 	if used.WorkspaceID == "" {
 		used.WorkspaceID = c.home()
@@ -235,8 +243,8 @@ func (c *inferenceCall) limited(err error) error {
 		return err
 	}
 	c.h.metrics.LimitRefusals.WithLabelValues(string(refused.Scope), string(refused.Kind)).Inc()
-	c.recordRefusal()
 	if refused.Kind == quota.Cost && !refused.InFlight {
+		c.recordRefusal(http.StatusForbidden)
 		about := &envelope.Spending{
 			LimitSource: limitSources[refused.Scope], Scope: string(refused.Scope), Interval: refused.Interval,
 			LimitUSD: refused.LimitUSD, SpendUSD: refused.SpendUSD,
@@ -246,6 +254,7 @@ func (c *inferenceCall) limited(err error) error {
 		}
 		return &status.Error{Status: http.StatusForbidden, Message: refused.Error(), Spending: about, Cause: refused}
 	}
+	c.recordRefusal(http.StatusTooManyRequests)
 	c.showLimits(c.header)
 	seconds := max(1, int64((refused.RetryAfter+time.Second-1)/time.Second))
 	return &status.Error{

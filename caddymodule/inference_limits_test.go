@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -47,7 +49,7 @@ func TestRateLimits(t *testing.T) {
 		{domain.Limits{RequestsPerMinute: 2}, "2 requests per minute", "requests_per_minute", "requests"},
 		{domain.Limits{RequestsPerDay: 2}, "2 requests per day", "requests_per_day", "requests"},
 		{domain.Limits{TokensPerDay: 20}, "20 tokens per day", "tokens_per_day", "tokens"},
-		{domain.Limits{TokensPerMinute: 20}, "20 tokens per minute", "tokens_per_minute", "tokens"},
+		{domain.Limits{TokensPerMinute: 24}, "24 tokens per minute", "tokens_per_minute", "tokens"},
 	} {
 		for _, path := range inferencePaths {
 			k := s.limitedKey(domain.KeyLimits{Limits: &of.limits}, "")
@@ -57,14 +59,14 @@ func TestRateLimits(t *testing.T) {
 				names = [3]string{"Anthropic-Ratelimit-" + of.showing + "-Limit", "Anthropic-Ratelimit-" + of.showing + "-Remaining", "Anthropic-Ratelimit-" + of.showing + "-Reset"}
 			}
 			for range 2 {
-				got := s.as(k, path, `{"model":"m","max_tokens":1}`)
+				got := s.as(k, path, `{"model":"m","max_tokens":1,"max_output_tokens":1}`)
 				got.want(t, 200)
 				if got.header.Get(names[0]) != limit || got.header.Get(names[1]) == "" || got.header.Get(names[2]) == "" {
 					t.Errorf("%s of %s: got headers %v, want %v", path, of.what, got.header, names)
 				}
 			}
 			s.upstream.taken()
-			got := s.as(k, path, `{"model":"m","max_tokens":1}`)
+			got := s.as(k, path, `{"model":"m","max_tokens":1,"max_output_tokens":1}`)
 			got.want(t, 429, "Rate limit exceeded: "+of.what+" for this key")
 			if left := got.header.Get(names[1]); left != "0" && of.kind != "tokens_per_minute" || got.header.Get("Retry-After") == "" {
 				t.Errorf("%s beyond %s: got headers %v, want none remaining and Retry-After", path, of.what, got.header)
@@ -205,6 +207,45 @@ func TestEstimatesInFlight(t *testing.T) {
 	}
 }
 
+// TestDryRunsUnderLimits compares dry runs of streams with what goes upstream: limits of tokens and costs ask for usage.
+func TestDryRunsUnderLimits(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	s.preset("plain", `{"model":"m"}`)
+	s.preset("limited", `{"model":"m"}`)
+	s.manage("PATCH", "/v1/presets/limited", `{"limits":{"tokens_per_day":1000000}}`).want(t, 200)
+	s.manage("POST", "/v1/workspaces", `{"name":"Bounded","slug":"bounded"}`).want(t, 201)
+	s.manage("PUT", "/v1/workspaces/bounded/budgets/daily", `{"limit_usd":5}`).want(t, 200)
+	none := s.limitedKey(domain.KeyLimits{}, "")
+	for _, tc := range []struct {
+		name  string
+		key   issued
+		model string
+		asks  bool
+	}{
+		{"no limits", none, "m", false},
+		{"no limits, with a preset", none, "@preset/plain", false},
+		{"a limit of requests", s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 100}}, ""), "m", false},
+		{"a limit of tokens", s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 1_000_000}}, ""), "m", true},
+		{"a limit of costs, with a preset", s.limitedKey(domain.KeyLimits{Limit: new(5.0)}, ""), "@preset/plain", true},
+		{"a budget", s.limitedKey(domain.KeyLimits{}, "bounded"), "m", true},
+		{"a limit of the preset", none, "@preset/limited", true},
+	} {
+		for _, options := range []string{"", `,"stream_options":{"include_usage":false,"x":1}`} {
+			body := `{"model":"` + tc.model + `","stream":true` + options + `}`
+			dry := s.do("POST", chatPath, body, bearer(tc.key.secret), "X-Preset-Dry-Run: true").described(t)
+			s.upstream.all()
+			s.as(tc.key, chatPath, body).want(t, 200)
+			if asked := s.upstream.one(t).body; asked != dry.Data.Body || strings.Contains(asked, `"include_usage":true`) != tc.asks {
+				t.Errorf("%s: a dry run shows %s, and the gateway got %s", tc.name, dry.Data.Body, asked)
+			}
+			if from := dry.Data.Fields["stream_options"].From; tc.asks && from != "server" || !tc.asks && options != "" && from != "request" {
+				t.Errorf("%s: stream_options are from %q", tc.name, from)
+			}
+		}
+	}
+}
+
 // TestStreamsThatTellNoUsage limits the tokens of streams. Those of chats are asked for their usage. Otherwise
 // what passes counts, also if the client leaves or the stream ends with an error. Only an error status without content is free.
 func TestStreamsThatTellNoUsage(t *testing.T) {
@@ -278,9 +319,9 @@ func TestStreamsThatTellNoUsage(t *testing.T) {
 func TestAnswersBoundEstimates(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("0")
-	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, "")
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 50_000}}, "")
 	s.as(k, chatPath, `{"model":"m"}`).want(t, 200) // 7 and 3 tokens
-	const most = 12                                 // of 6 tokens each
+	const most, fitting = 20, 13                    // of 4,096 tokens and the input each
 	events, end := make(chan reply, 2*most), make(chan struct{})
 	s.upstream.answers(func(http.ResponseWriter, *http.Request) { events <- reply{}; <-end })
 	for range most {
@@ -293,12 +334,71 @@ func TestAnswersBoundEstimates(t *testing.T) {
 		}
 	}
 	close(end)
-	if passed != most {
-		t.Errorf("%d of %d requests passed at once", passed, most)
+	if passed != fitting {
+		t.Errorf("%d of %d requests passed at once, want %d", passed, most, fitting)
 	}
 	for range passed {
 		(<-events).want(t, 200)
 	}
+}
+
+// TestAnswersThatNobodySaw has clients that leave before the answer. Short answers before that do not make them cheap.
+func TestAnswersThatNobodySaw(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 60_000}}, "")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200)
+	arrived := make(chan struct{})
+	s.upstream.answers(func(_ http.ResponseWriter, r *http.Request) { arrived <- struct{}{}; <-r.Context().Done() })
+	for range 2 { // of 32,768 tokens
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		request := newRequest(t, "POST", s.url+chatPath, strings.NewReader(`{"model":"m"}`), bearer(k.secret)).WithContext(ctx)
+		go func() {
+			defer close(left)
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				response.Body.Close()
+			}
+		}()
+		<-arrived
+		leave()
+		<-left
+	}
+	if !s.eventually(func() bool {
+		return strings.Contains(s.as(k, chatPath, `{"model":"@preset/none"}`).body, "Rate limit exceeded: 60000 tokens per day")
+	}) {
+		t.Error("answers that nobody saw hardly count")
+	}
+}
+
+// TestToldCostIsNoDiscount has a gateway tell that nothing was spent, as some do where a request has prices.
+func TestToldCostIsNoDiscount(t *testing.T) {
+	s := start(t, inferring(strings.Replace(limitsUsage, "priced/*", "m", 1)))
+	s.costs("0")
+	k := s.limitedKey(domain.KeyLimits{Limit: new(15.0)}, "")
+	s.as(k, chatPath, `{"model":"m","max_tokens":1,"input_cost_per_token":0}`).want(t, 200) // 10 tokens
+	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 200)
+	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403)
+}
+
+// TestBudgetWhileTheStoreIsDamaged holds a budget that was read before a reload.
+func TestBudgetWhileTheStoreIsDamaged(t *testing.T) {
+	config := inferring(limitsUsage)
+	s := start(t, config)
+	s.costs("5")
+	s.manage("PUT", "/v1/workspaces/default/budgets/monthly", `{"limit_usd":1}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 403)
+	folder := s.folder
+	s.folder = caddytest.Folder(t)
+	s.reload(config) // which closes the store
+	repair := caddytest.Damage(t, folder)
+	s.folder = folder
+	s.reload(config)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 403, "Workspace monthly budget of $1 exceeded")
+	s.do("POST", "/v1/images/generations", `{}`, bearer(inferenceSecret)).want(t, 403)
+	repair()
+	s.stop()
 }
 
 // TestBudgetRoutes sets, reads and removes budgets of a workspace.
@@ -363,7 +463,9 @@ func TestBudget(t *testing.T) {
 func TestDefaultLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("0")
-	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1}}`).want(t, 200, `"limits":{"requests_per_minute":1}`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1.0},"budgets":{"daily":{"limit_usd":10}}}`).want(t, 200, `"limits":{"requests_per_minute":1}`, `"limit_usd":10,`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":{"hourly":{"limit_usd":1}}}`).want(t, 400, "/budgets/hourly: unknown field")
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":null}`).want(t, 200)
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":0}}`).want(t, 400, "/limits/requests_per_minute")
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"rpm":1}}`).want(t, 400, "unknown field")
 	two := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 2}}, "")

@@ -34,10 +34,15 @@ func (c *inferenceCall) closed() error {
 	case c.who.KeyID == "" && isRead(c.r):
 		return nil
 	}
-	if w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who); err == nil && w.Measured() {
+	if c.isWorkspaceMeasured() {
 		return errMeasuredWorkspace
 	}
 	return nil
+}
+
+func (c *inferenceCall) isWorkspaceMeasured() bool {
+	w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who)
+	return err == nil && w.Measured()
 }
 
 var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}

@@ -199,7 +199,7 @@ func TestFieldsThatNoListHas(t *testing.T) {
 	for _, route := range inferenceRoutes {
 		path := "/v1/" + route.path
 		for _, body := range []string{`{"model":"m",%s}`, `{"preset":"mail",%s}`} {
-			s.do("POST", path, fmt.Sprintf(body, `"kwargs":{"instructions":"x"}`), limited).want(t, http.StatusBadRequest, "/kwargs: ", "for a key with limits")
+			s.do("POST", path, fmt.Sprintf(body, `"kwargs":{"instructions":"x"}`), limited).want(t, http.StatusBadRequest, "/kwargs: ", "for a key of some presets or models")
 			s.do("POST", path, fmt.Sprintf(body, `"opened":[1]`), limited).want(t, http.StatusAccepted)
 			if got := s.upstream.one(t).body; !strings.Contains(got, `"opened":[1]`) {
 				t.Errorf("%s: %s goes up as %s", path, body, got)

@@ -41,7 +41,7 @@ var matrix = map[string]row{
 	"POST presets/{slug}/responses":                    {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
 	"POST presets/{slug}/chat/completions":             {"creators", cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200}, []cell{{"presets/c-{n}/chat/completions", `{}`, 200}}, false},
 	"POST presets/{slug}/messages":                     {"creators", cell{"presets/{p}/messages", `{"top_k":{n}}`, 200}, []cell{{"presets/m-{n}/messages", `{}`, 200}}, false},
-	"POST presets/{slug}/try":                          {"management", cell{"presets/{p}/try", `{"dialect":"chat","version":{},"request":{}}`, 404}, nil, false}, // there is no inference block
+	"POST presets/{slug}/try":                          {"management", cell{"presets/{p}/try", `{"dialect":"chat","version":{},"request":{}}`, 404}, []cell{{"presets/absent/try", `{"dialect":"chat","version":{},"request":{}}`, 404}}, false}, // there is no inference block
 	"POST presets/{slug}/designate":                    {"management", cell{"presets/{p}/designate", `{"version":1}`, 200}, []cell{{"presets/absent/designate", `{"version":1}`, 404}, {"presets/{p}/designate", `{"version":9}`, 404}, {"presets/{p}/designate", `{"label":"absent"}`, 404}}, false},
 	"GET presets/{slug}/diff":                          {"anyone", cell{"presets/{p}/diff?from=1&to=one", "", 200}, []cell{{"presets/absent/diff?from=1&to=1", "", 404}, {"presets/{p}/diff?from=1&to=9", "", 404}, {"presets/{p}/diff?from=absent&to=1", "", 404}}, false},
 	"GET presets/{slug}/history":                       {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
@@ -153,7 +153,9 @@ func wants(who caller, creators string, r row, c cell) int {
 		return http.StatusNotFound
 	case who.onlyWorkspace && (r.exists.path == "workspaces" && r.exists.body != "" || r.exists.path == "presets/-/state"):
 		return http.StatusForbidden // a new workspace
-	case who.onlyWorkspace && !who.blind && !who.issuing && (strings.Contains(c.body, "limits") || strings.HasPrefix(path, "workspaces/default/budgets")):
+	case who.onlyWorkspace && !who.blind && strings.HasPrefix(path, "workspaces/default") && (strings.Contains(c.body, "limits") || strings.Contains(path, "/budgets/")):
+		return http.StatusForbidden // what bounds its own team
+	case who.onlyWorkspace && !who.blind && !who.issuing && strings.Contains(c.body, "limits"):
 		return http.StatusForbidden // what bounds keys
 	case who.onlyWorkspace && (strings.Contains(path, "{w}") || who.blind && strings.HasPrefix(path, "workspaces/default")):
 		return http.StatusNotFound
@@ -218,13 +220,16 @@ func (f *fixtures) preset(archived bool) string {
 	return slug
 }
 
-// inputOf returns the id of the first saved input of a preset.
+// inputOf returns the id of the first saved input of a preset, and a word without one.
 func (s *server) inputOf(slug string) string {
 	s.t.Helper()
 	var list struct{ Data []struct{ ID string } }
 	r := s.manage("GET", "/v1/presets/"+slug+"/inputs", "")
-	if err := json.Unmarshal([]byte(r.body), &list); err != nil || len(list.Data) == 0 {
+	if err := json.Unmarshal([]byte(r.body), &list); err != nil {
 		s.t.Fatalf("%s: got %d %s", slug, r.status, r.body)
+	}
+	if len(list.Data) == 0 {
+		return "absent"
 	}
 	return list.Data[0].ID
 }

@@ -211,7 +211,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"budget_delete", "DELETE", "/v1/workspaces/new/budgets/monthly", ""},
 	{"workspace_history", "GET", "/v1/workspaces/new/history", ""},
 	{"workspace_usage", "GET", "/v1/workspaces/new/usage?by=preset", ""},
-	{"workspace_update", "PATCH", "/v1/workspaces/new", `{"description":"d"}`},
+	{"workspace_update", "PATCH", "/v1/workspaces/new", `{"description":"d","limits":{"requests_per_day":5},"budgets":{"daily":{"limit_usd":1}}}`},
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }
 
@@ -268,7 +268,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 		}
 		headers, _ := response["headers"].(map[string]any)
-		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader, "Vary"}
+		sometimes := append([]string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader, "Vary"}, rateHeaders...)
 		for name := range headers {
 			if r.header.Get(name) == "" && !slices.Contains(sometimes, name) {
 				t.Errorf("%s: the answer %d has no %s", op, r.status, name)
@@ -366,6 +366,12 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.do("POST", path, `{"model":"@preset/absent"}`, bearer(inferenceSecret)), 404)
 		check(route.name, s.do("POST", path, strings.Repeat(" ", 64<<10)+body, bearer(inferenceSecret)), 413)
 		check(route.name, s.do("POST", path, body, bearer(inferenceSecret), "Content-Encoding: compress"), 415)
+	}
+	spent, once := s.limitedKey(domain.KeyLimits{Limit: new(0.0)}, ""), s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 1, TokensPerDay: 100}}, "")
+	s.as(once, "/v1/responses", `{"model":"a"}`).want(t, 200)
+	for _, route := range inferenceRoutes {
+		check(route.name, s.as(spent, "/v1/"+route.path, `{"model":"a"}`), 403)
+		check(route.name, s.as(once, "/v1/"+route.path, `{"model":"a"}`), 429)
 	}
 	const feedback = "/v1/presets/p/feedback"
 	s.do("POST", "/v1/responses", `{"model":"@preset/p","seed":5,"session_id":"s"}`, bearer(inferenceSecret)).want(t, 200)

@@ -427,6 +427,14 @@ func segmentsOf(path string) iter.Seq2[string, string] {
 	}
 }
 
+// rateHeaders are those of answers to keys with limits of requests or tokens.
+var rateHeaders = []string{
+	"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests",
+	"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens",
+	"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset",
+	"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset",
+}
+
 // refusal returns the name of the answer of a status with an error of a schema.
 func (d *openAPI) refusal(schema string, status int) (name string, err error) {
 	name = schema + strconv.Itoa(status)
@@ -455,6 +463,11 @@ func (d *openAPI) refusal(schema string, status int) (name string, err error) {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		if schema != "AdminError" {
 			headers["Retry-After"] = referenceTo("headers", "Retry-After")
+		}
+		for _, name := range rateHeaders {
+			if status == http.StatusTooManyRequests && schema != "AdminError" && strings.HasPrefix(name, "Anthropic-") == (schema == "MessagesError") {
+				headers[name] = referenceTo("headers", name)
+			}
 		}
 	case http.StatusUnauthorized:
 		headers["WWW-Authenticate"] = referenceTo("headers", "WWW-Authenticate")

@@ -21,6 +21,11 @@ func TestOps(t *testing.T) {
 	s := start(t, inferring("usage")+"\nmetrics per_preset"+hooks.directive())
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/small"}`).want(t, 200)
 	s.manage("PUT", "/v1/workspaces/default/budgets/daily", `{"limit_usd":100}`).want(t, 200)
+	s.manage("POST", "/v1/presets/limited/chat/completions", `{"model":"acme/small"}`).want(t, 200)
+	s.manage("PATCH", "/v1/presets/limited", `{"limits":{"requests_per_minute":1}}`).want(t, 200)
+	for _, status := range []int{202, 429} {
+		s.do("POST", "/v1/chat/completions", `{"model":"@preset/limited","messages":[]}`, bearer(inferenceSecret)).want(t, status)
+	}
 	for body, status := range map[string]int{
 		`{"model":"@preset/p","messages":[]}`: 202,
 		`{"model":"acme/small"}`:              202,

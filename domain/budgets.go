@@ -10,6 +10,8 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain/access"
 )
 
 // BudgetPatch is the body that sets a budget, already checked against its schema.
@@ -114,13 +116,7 @@ func (s *Service) PutBudget(ctx context.Context, w Write, ref string, interval I
 			return InvalidIssues(issues...)
 		}
 		setTo(&updated.IncludeBYOKInBudgets, patch.IncludeBYOK)
-		switch budget, ok := updated.Budgets[interval]; {
-		case !ok:
-			updated.Budgets[interval] = Budget{ID: id, LimitUSD: patch.LimitUSD, CreatedAt: c.now}
-		case budget.LimitUSD != patch.LimitUSD:
-			budget.LimitUSD, budget.UpdatedAt = patch.LimitUSD, &c.now
-			updated.Budgets[interval] = budget
-		}
+		updated.Budgets.Set(interval, patch.LimitUSD, id, c.now)
 		return nil
 	}, func(c *change, updated Workspace) (err error) {
 		c.out.JSON, err = updated.withBYOK(updated.showBudget(interval))
@@ -173,8 +169,8 @@ func (s *Service) changeBudgets(ctx context.Context, w Write, ref string, edit f
 			c.out.Workspace, c.out.WorkspaceID = old, old.ID
 			return show(c, old)
 		}
-		if err := c.Who.CheckBounding(); err != nil {
-			return err
+		if c.Who.OnlyWorkspace() { // which the budgets bound, too
+			return access.ErrOnlyWorkspace
 		}
 		updated.UpdatedAt = &c.now
 		if err := c.putWorkspace("workspace.update", updated); err != nil {

@@ -187,11 +187,8 @@ func (s *Service) RotateKey(ctx context.Context, w Write, ref string, grace time
 		return Key{}, "", InvalidAt("/grace", "must be from 0 to 30 days")
 	}
 	k, err = s.changeKey(ctx, w, ref, func(c *change, k *Key) (string, error) {
-		previous := &PreviousSecret{Hash: k.Hash, Until: c.now.Add(grace)}
+		k.Previous = &PreviousSecret{Hash: k.Hash, Until: c.now.Add(grace)} // its hash finds the key, also without grace
 		secret = k.NewSecret()
-		if k.Previous = previous; grace == 0 {
-			k.Previous = nil
-		}
 		return "key.rotate", nil
 	})
 	if err != nil {

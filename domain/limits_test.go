@@ -1,8 +1,10 @@
 package domain_test
 
 import (
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,8 +139,50 @@ func TestPresetLimits(t *testing.T) {
 	}
 }
 
-// TestWhoSetsBounds checks that a management key of one workspace reads what bounds its requests, and changes it only with
-// the right IssueKeys.
+// TestBudgetsOfAnUpdate replaces all budgets of a workspace at once. Those that stay keep their id and their times.
+func TestBudgetsOfAnUpdate(t *testing.T) {
+	f := newFixture(t)
+	created := f.must(f.CreateWorkspace(t.Context(), domain.By(admin), patchOf(t, `{"name":"Team","slug":"team","budgets":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100}}}`)))
+	first := created.Workspace.Budgets
+	if len(first) != 2 || first[domain.Daily].LimitUSD != 10 || first[domain.Daily].ID == first[domain.Monthly].ID || !first[domain.Monthly].CreatedAt.Equal(created.Workspace.CreatedAt) {
+		t.Fatalf("got %+v", first)
+	}
+	for _, tc := range []struct {
+		body string
+		want map[domain.Interval]float64
+		kept []domain.Interval // of first
+	}{
+		{`{"name":"Crew"}`, map[domain.Interval]float64{domain.Daily: 10, domain.Monthly: 100}, []domain.Interval{domain.Daily, domain.Monthly}},
+		{`{"budgets":{"daily":{"limit_usd":10.0},"monthly":{"limit_usd":1e2,"id":"x"}}}`, map[domain.Interval]float64{domain.Daily: 10, domain.Monthly: 100}, []domain.Interval{domain.Daily, domain.Monthly}},
+		{`{"budgets":{"daily":{"limit_usd":200},"monthly":{"limit_usd":1000}}}`, map[domain.Interval]float64{domain.Daily: 200, domain.Monthly: 1000}, []domain.Interval{domain.Daily, domain.Monthly}},
+		{`{"budgets":{"daily":{"limit_usd":200},"lifetime":{"limit_usd":300}}}`, map[domain.Interval]float64{domain.Daily: 200, domain.Lifetime: 300}, []domain.Interval{domain.Daily}},
+		{`{"budgets":{}}`, nil, nil},
+		{`{"budgets":{"monthly":{"limit_usd":1}}}`, map[domain.Interval]float64{domain.Monthly: 1}, nil},
+		{`{"budgets":null}`, nil, nil},
+	} {
+		w := f.must(f.UpdateWorkspace(t.Context(), domain.By(admin), "team", patchOf(t, tc.body), nil)).Workspace
+		limits := make(map[domain.Interval]float64)
+		for interval, b := range w.Budgets {
+			limits[interval] = b.LimitUSD
+			isKept := b.ID == first[interval].ID
+			isChanged := isKept && b.LimitUSD != first[interval].LimitUSD
+			if isKept != slices.Contains(tc.kept, interval) || (b.UpdatedAt != nil) != isChanged {
+				t.Errorf("%s: got %+v after %+v", tc.body, b, first[interval])
+			}
+		}
+		if !maps.Equal(limits, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.body, limits, tc.want)
+		}
+	}
+	for _, body := range []string{`{"budgets":{"daily":{"limit_usd":10},"weekly":{"limit_usd":10}}}`, `{"name":"n","slug":"n","budgets":{"daily":{"limit_usd":10},"weekly":{"limit_usd":10}}}`} {
+		const says = "/budgets/daily/limit_usd: must be less than the weekly budget of $10"
+		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(admin), "team", patchOf(t, body), nil)), domain.Invalid, says)
+		wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), patchOf(t, body))), domain.Invalid, says)
+	}
+}
+
+// TestWhoSetsBounds checks that a management key of one workspace reads the limits and budgets of its workspace, which it
+// cannot change, and changes those of presets only with the right IssueKeys.
 func TestWhoSetsBounds(t *testing.T) {
 	f := newFixture(t)
 	f.workspace(t, "team")
@@ -153,12 +197,13 @@ func TestWhoSetsBounds(t *testing.T) {
 		limits := domain.Settable[domain.Limits]{Given: true, Value: &domain.Limits{Concurrent: 1}}
 		ofPreset := domain.Settable[domain.PresetLimits]{Given: true, Value: &domain.PresetLimits{CostPerDay: 1}}
 		for what, err := range map[string]error{
-			"PutBudget":       errOf(f.PutBudget(t.Context(), by, "team", domain.Weekly, domain.BudgetPatch{LimitUSD: 10})),
-			"UpdateWorkspace": errOf(f.UpdateWorkspace(t.Context(), by, "team", domain.WorkspacePatch{Limits: limits}, nil)),
-			"UpdatePreset":    errOf(f.UpdatePreset(t.Context(), by, "team", "p", domain.PresetPatch{Limits: ofPreset})),
-			"DeleteBudget":    errOf(f.DeleteBudget(t.Context(), by, "team", domain.Daily)),
+			"PutBudget":                  errOf(f.PutBudget(t.Context(), by, "team", domain.Weekly, domain.BudgetPatch{LimitUSD: 10})),
+			"UpdateWorkspace":            errOf(f.UpdateWorkspace(t.Context(), by, "team", domain.WorkspacePatch{Limits: limits}, nil)),
+			"UpdatePreset":               errOf(f.UpdatePreset(t.Context(), by, "team", "p", domain.PresetPatch{Limits: ofPreset})),
+			"budgets of UpdateWorkspace": errOf(f.UpdateWorkspace(t.Context(), by, "team", patchOf(t, `{"budgets":{"daily":{"limit_usd":6}}}`), nil)),
+			"DeleteBudget":               errOf(f.DeleteBudget(t.Context(), by, "team", domain.Daily)),
 		} {
-			if rights != nil && rights[0] == domain.IssueKeys {
+			if what == "UpdatePreset" && rights != nil && rights[0] == domain.IssueKeys {
 				if err != nil {
 					t.Errorf("%s: got %v of a key that issues keys", what, err)
 				}

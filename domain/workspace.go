@@ -62,7 +62,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in WorkspacePatc
 	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return Outcome{}, err
 	}
-	if issues := in.Limits.Value.Check("/limits"); issues != nil {
+	if issues := in.issues(); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
 	}
 	id := s.newID()
@@ -70,7 +70,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in WorkspacePatc
 		if err := c.Condition.Check(); err != nil {
 			return err
 		}
-		return c.insertWorkspace(in.apply(newWorkspace(id, c.Who.UserID, c.now, "", "")))
+		return c.insertWorkspace(in.apply(newWorkspace(id, c.Who.UserID, c.now, "", ""), s.newID, c.now))
 	})
 }
 

@@ -3,9 +3,12 @@ package domain
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain/access"
 )
@@ -27,6 +30,8 @@ type WorkspacePatch struct {
 	DisabledServerTools             Settable[[]string] `json:"disabled_server_tools"`
 	// Limits replace all limits of the workspace.
 	Limits Settable[Limits] `json:"limits"`
+	// Budgets replace all budgets of the workspace, by their intervals and limits alone.
+	Budgets Settable[Budgets] `json:"budgets"`
 }
 
 // Settable is a field of a patch that may be null.
@@ -37,10 +42,10 @@ type Settable[T any] struct {
 	Value *T
 }
 
-// UnmarshalJSON reads the field, which is there.
-func (s *Settable[T]) UnmarshalJSON(text []byte) error {
+// UnmarshalJSONFrom reads the field, which is there, with the options of the decoder. encoding/json does not call it.
+func (s *Settable[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	s.Given = true
-	return jsonv2.Unmarshal(text, &s.Value)
+	return jsonv2.UnmarshalDecode(d, &s.Value)
 }
 
 // set gives *field the value, or null, if the patch has the field.
@@ -56,8 +61,12 @@ func setTo[T any](field *T, given *T) {
 	}
 }
 
+func (patch WorkspacePatch) issues() []Issue {
+	return append(patch.Limits.Value.Check("/limits"), ValueOr(patch.Budgets.Value, nil).CheckAll("/budgets")...)
+}
+
 // apply returns w with the changes made.
-func (patch WorkspacePatch) apply(w Workspace) Workspace {
+func (patch WorkspacePatch) apply(w Workspace, newID func() string, now time.Time) Workspace {
 	setTo(&w.Name, patch.Name)
 	setTo(&w.Slug, patch.Slug)
 	patch.Description.set(&w.Description)
@@ -75,6 +84,9 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 	w.DisabledServerTools = nilIfEmpty(w.DisabledServerTools)
 	patch.Limits.set(&w.Limits)
 	w.Limits = w.Limits.NilIfNone()
+	if patch.Budgets.Given {
+		w.Budgets = w.Budgets.ReplacedBy(ValueOr(patch.Budgets.Value, nil), newID, now)
+	}
 	return w
 }
 
@@ -94,13 +106,13 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 // UpdateWorkspace changes the workspace of an id or slug. If it has these values already,
 // nothing changes. A taken slug is Invalid. The default workspace must keep its slug, and
 // so must one that a configured key names by its slug. w.Who must be allowed to manage. A
-// key that reaches one workspace only may not change the slug, and its limits only with the right
-// IssueKeys: Forbidden.
+// key that reaches one workspace only may not change the slug, and its limits and budgets only with
+// the right IssueKeys: Forbidden.
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
 	}
-	if issues := patch.Limits.Value.Check("/limits"); issues != nil {
+	if issues := patch.issues(); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
 	}
 	return s.change(ctx, w, func(c *change) error {
@@ -108,14 +120,11 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		if err != nil {
 			return err
 		}
-		updated := patch.apply(old)
-		if updated.Slug != old.Slug && c.Who.OnlyWorkspace() {
-			return access.ErrOnlyWorkspace // a taken slug would tell of another workspace
-		}
-		if !equal(updated.Limits, old.Limits) {
-			if err := c.Who.CheckBounding(); err != nil {
-				return err
-			}
+		updated := patch.apply(old, s.newID, c.now)
+		// A taken slug would tell of another workspace, and limits bound the key's own team.
+		isBounded := !equal(updated.Limits, old.Limits) || !maps.Equal(updated.Budgets, old.Budgets)
+		if c.Who.OnlyWorkspace() && (isBounded || updated.Slug != old.Slug) {
+			return access.ErrOnlyWorkspace
 		}
 		before, err := old.JSON()
 		if err != nil {

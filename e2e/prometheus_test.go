@@ -37,7 +37,7 @@ func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool := servertest.Tool(t, "promtool", "prometheus")
 	if got := run(t, t.TempDir(), nil, promtool, "check", "rules", opsFile(t, "prometheus", "alerts.yml")); !strings.Contains(got, "11 rules found") {
-		t.Errorf("got %s, want 9 rules", got)
+		t.Errorf("got %s, want 11 rules", got)
 	}
 	run(t, t.TempDir(), nil, promtool, "test", "rules", opsFile(t, "prometheus", "alerts_test.yml"))
 }
@@ -187,6 +187,7 @@ func load(t *testing.T, s *server) {
 				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "@preset/loaded", "messages": []}`},
 				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "acme/small", "messages": []}`},
 				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "@preset/missing", "messages": []}`},
+				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "@preset/limited", "messages": []}`},
 			} {
 				sent, err := http.NewRequest(request.method, s.site+request.path, strings.NewReader(request.body))
 				if err != nil {
@@ -248,6 +249,9 @@ func TestPrometheus(t *testing.T) {
 			secret {env.E2E_GATEWAY_KEY}
 		}`, "reverse_proxy "+upstream.Listener.Addr().String())
 	p := startPrometheus(t, s)
+	s.manage(t, http.MethodPut, "/v1/workspaces/default/budgets/daily", `{"limit_usd": 1000000}`)
+	s.manage(t, http.MethodPost, "/v1/presets/limited/chat/completions", `{"model": "acme/small"}`)
+	s.manage(t, http.MethodPatch, "/v1/presets/limited", `{"limits": {"requests_per_minute": 1}}`)
 	load(t, s)
 	run(t, t.TempDir(), s.env, s.binary, "presets", "verify", "--address", s.admin) // for the panel of checks
 

@@ -35,6 +35,13 @@ func TestUpdateWorkspace(t *testing.T) {
 		{"disabled tool of 64", tools("openrouter:" + strings.Repeat("a", 64-11)), nil},
 		{"disabled tool of 65", tools("openrouter:" + strings.Repeat("a", 65-11)), refused("/disabled_server_tools/0: must be at most 64 characters")},
 		{"64 disabled tools", `{"disabled_server_tools":` + list(64, `"openrouter:a"`) + `}`, nil},
+		{"budgets", `{"budgets":{"daily":{"limit_usd":1,"id":"i","created_at":"t","updated_at":null},"weekly":{"limit_usd":2},"monthly":{"limit_usd":3},"lifetime":{"limit_usd":4}}}`, nil},
+		{"no budgets", `{"budgets":null}`, nil},
+		{"budget of an hour", `{"budgets":{"hourly":{"limit_usd":1}}}`, refused("/budgets/hourly: unknown field")},
+		{"budget without a limit", `{"budgets":{"daily":{}}}`, refused("/budgets/daily/limit_usd: required")},
+		{"budget that is a number", `{"budgets":{"daily":1}}`, refused("/budgets/daily: must be an object")},
+		{"budget with another member", `{"budgets":{"daily":{"limit_usd":1,"limit":2}}}`, refused("/budgets/daily/limit: unknown field")},
+		{"budget of nothing", `{"budgets":{"daily":{"limit_usd":0}}}`, refused("/budgets/daily/limit_usd: must be at least 0.000001")},
 		{"65 disabled tools", `{"disabled_server_tools":` + list(65, `"openrouter:a"`) + `}`, refused("/disabled_server_tools: must have at most 64 items")},
 	}
 	s := schemas(t)

@@ -75,7 +75,7 @@ func TestKeyCommand(t *testing.T) {
 		t.Helper()
 		out, _, err := s.run("key", "list")
 		lines := strings.Split(out, "\n")
-		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED LIMIT TODAY MONTH MAY NAME" {
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED NAME LIMIT TODAY MONTH MAY" {
 			t.Fatalf("list gives %q, %v", out, err)
 		}
 		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
@@ -83,11 +83,11 @@ func TestKeyCommand(t *testing.T) {
 	}
 	const all = "manages all workspaces; cannot change what is protected"
 	hint := secret[len(secret)-4:]
-	if got, want := row(), "management live "+hint+" ann team <time> <time> never - - - "+all+" for the tests"; got != want {
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never for the tests - - - "+all; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> - - - " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> for the tests - - - " + all; !wait.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
@@ -110,11 +110,11 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
-	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> - - - "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> for the tests - - - "+all; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
-	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> - - - "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> for the tests - - - "+all; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
 	if secret, _, err := s.run("key", "create", "--kind", "inference"); err != nil {
@@ -162,6 +162,31 @@ func TestLimitedKeyCommand(t *testing.T) {
 }
 
 // TestKeyLikeAnother issues a key with limits in what it spends, and others like it.
+// TestKeyUsage checks what lists say of limits and spending. The upstream does not tell its usage, so requests count as
+// their estimate.
+func TestKeyUsage(t *testing.T) {
+	s := start(t, caddytest.Standard+"\ninference {\nusage {\nprice acme/small {\ninput 0\noutput 10\n}\n}\n}")
+	s.must("key", "create", "--kind", "management")
+	s.must("key", "create", "--limit", "0.0001234", "--rpm", "60", "--name", "unused")
+	secret, _ := s.must("key", "create", "--limit", "2.5", "--reset", "weekly", "--name", "used")
+	s.Do("POST", "/v1/chat/completions", `{"model":"acme/small","max_tokens":123456,"messages":[]}`, caddytest.Bearer(strings.TrimSpace(secret))).Want(t, 202)
+	var got []string
+	out, _ := s.must("key", "list")
+	for line := range strings.Lines(out) {
+		_, shown, _ := strings.Cut(times.ReplaceAllString(line, "<time>"), "default  ")
+		got = append(got, strings.Join(strings.Fields(shown), " "))
+	}
+	want := []string{
+		"",
+		"<time> never never - - - - manages all workspaces; cannot change what is protected",
+		"<time> never never unused $0.0001234, $0.0001234 left $0 $0 reads presets, runs models; 60 requests a minute at most",
+		"<time> never <time> used $2.5 weekly, $1.27 left $1.23 $1.23 reads presets, runs models",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestKeyLikeAnother(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)

@@ -77,6 +77,8 @@ type issuedKey struct {
 	// dollars. They are nil if that is not known.
 	UsageDaily   *float64 `json:"usage_daily"`
 	UsageMonthly *float64 `json:"usage_monthly"`
+	// LimitRemaining is what is left of the limit in its present window, nil without one or if that is not known.
+	LimitRemaining *float64 `json:"limit_remaining"`
 	// Secret is set only in the answers to the key's creation and rotation.
 	Secret string `json:"key,omitzero"`
 }
@@ -128,8 +130,14 @@ func (r request) withUsage(keys []issuedKey) []issuedKey {
 	}
 	spent := quota.Of(r.live.Name()).SpentBy(r.Context(), r.Store, time.Now(), ids...)
 	for i := range keys {
-		if of, ok := spent[keys[i].ID]; ok {
-			keys[i].UsageDaily, keys[i].UsageMonthly = new(of.Of(domain.Daily)), new(of.Of(domain.Monthly))
+		k := &keys[i]
+		of, ok := spent[k.ID]
+		if !ok || k.Kind != domain.InferenceKey {
+			continue // it spends nothing
+		}
+		k.UsageDaily, k.UsageMonthly = new(of.Of(domain.Daily)), new(of.Of(domain.Monthly))
+		if k.Limit != nil {
+			k.LimitRemaining = new(max(0, *k.Limit-of.Of(k.LimitReset)))
 		}
 	}
 	return keys
@@ -192,8 +200,9 @@ func listKeysCommand(target *client) *cobra.Command {
 		Short: "Lists the issued keys, without their secrets",
 		Long: `
 Lists the issued keys, without their secrets, and says what each may do. It shortens long
-lists of presets and models; "key show" prints them whole. The last use is stored once an
-hour at most, so it may be up to an hour later than shown.`,
+lists of presets and models; "key show" prints them whole. TODAY and MONTH are what a key has
+spent in the present day and month in UTC. The last use is stored once an hour at most, so it
+may be up to an hour later than shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			keys, err := call[keyList](target, http.MethodGet, Path+"keys", nil)
@@ -225,11 +234,11 @@ func revokeKeyCommand(target *client) *cobra.Command {
 
 func printKeys(w io.Writer, keys []issuedKey) error {
 	table := terminal.NewTable(w)
-	table.Row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "LIMIT", "TODAY", "MONTH", "MAY", "NAME")
+	table.Row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "NAME", "LIMIT", "TODAY", "MONTH", "MAY")
 	for _, k := range keys {
 		table.Row(k.ID, string(k.Kind), k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
-			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.limit(), usd(k.UsageDaily), usd(k.UsageMonthly), k.may(listedNames), k.Name)
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), cmp.Or(k.Name, "-"), k.limit(), spentUSD(k.UsageDaily), spentUSD(k.UsageMonthly), k.may(listedNames))
 	}
 	return table.Flush()
 }

@@ -71,24 +71,32 @@ func (k issuedKey) permissions(names int) (parts []string) {
 	return parts
 }
 
-// limit says what the key may spend, and when that counts anew.
+// limit says what the key may spend, when that counts anew, and what is left.
 func (k issuedKey) limit() string {
-	switch {
-	case k.Limit == nil:
+	if k.Limit == nil {
 		return "-"
-	case k.LimitReset == "":
-		return usd(k.Limit)
-	default:
-		return usd(k.Limit) + " " + string(k.LimitReset)
 	}
+	text := "$" + strconv.FormatFloat(*k.Limit, 'f', -1, 64)
+	if k.LimitReset != "" {
+		text += " " + string(k.LimitReset)
+	}
+	if k.LimitRemaining != nil {
+		text += ", " + spentUSD(k.LimitRemaining) + " left"
+	}
+	return text
 }
 
-// usd writes an amount of US dollars.
-func usd(amount *float64) string {
-	if amount == nil {
+// spentUSD writes an amount of US dollars to the cent, or to four digits if it is less than one.
+func spentUSD(amount *float64) string {
+	switch {
+	case amount == nil:
 		return "-"
+	case *amount >= 1:
+		return "$" + strconv.FormatFloat(*amount, 'f', 2, 64)
+	default:
+		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*amount, 'g', 4, 64), 64)
+		return "$" + strconv.FormatFloat(rounded, 'f', -1, 64)
 	}
-	return "$" + strconv.FormatFloat(*amount, 'f', -1, 64)
 }
 
 // some returns at most so many of the texts, and the number of the others.
@@ -131,10 +139,12 @@ func (k issuedKey) print(w io.Writer) error {
 		{"expires", timeOr(k.ExpiresAt, "never")},
 		{"revoked", timeOr(k.RevokedAt, "never")},
 		{"last used", timeOr(k.LastUsedAt, "never")},
-		{"limit", k.limit()},
-		{"spent", fmt.Sprintf("%s today, %s this month", usd(k.UsageDaily), usd(k.UsageMonthly))},
 	} {
 		table.Row(row[0], row[1])
+	}
+	if k.Kind == domain.InferenceKey {
+		table.Row("limit", k.limit())
+		table.Row("spent", fmt.Sprintf("%s today, %s this month", spentUSD(k.UsageDaily), spentUSD(k.UsageMonthly)))
 	}
 	title := "may"
 	if !k.Live {

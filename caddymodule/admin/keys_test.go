@@ -53,7 +53,7 @@ func TestKeyShow(t *testing.T) {
 			t.Errorf("%s, revoked: got %q, %v", body, out, err)
 		}
 	}
-	if out, _, err := s.key("list"); err != nil || !strings.Contains(out, "  reads presets, runs models; presets a, b, c and 1 more only  ") {
+	if out, _, err := s.key("list"); err != nil || !strings.Contains(out, "  reads presets, runs models; presets a, b, c and 1 more only\n") {
 		t.Errorf("list gives %q, %v", out, err)
 	}
 	if _, _, err := s.key("show", "nothing"); err == nil || err.Error() != "Key not found" {

@@ -183,6 +183,9 @@ func (a api) addCopy(ctx context.Context, source client.Preset, messages io.Writ
 	if isSet(source.Policy) {
 		patch["policy"] = source.Policy
 	}
+	if isSet(source.Limits) {
+		patch["limits"] = source.Limits
+	}
 	if source.Status == domain.PresetDisabled {
 		patch["status"] = source.Status
 	}

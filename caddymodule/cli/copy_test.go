@@ -27,7 +27,7 @@ func (s *server) second(t *testing.T, lines ...string) (address, origin string) 
 func TestCopyToServer(t *testing.T) {
 	s := start(t, nil)
 	s.fill()
-	s.Manage("PATCH", "/v1/presets/tour-guide", `{"name":"The Guide","protected":true}`).Want(t, 200)
+	s.Manage("PATCH", "/v1/presets/tour-guide", `{"name":"The Guide","protected":true,"limits":{"requests_per_minute":100,"cost_per_day":20}}`).Want(t, 200)
 	address, origin := s.second(t)
 	other := strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")
 	key := storagetest.KeyFile(t, other+"\n")
@@ -43,7 +43,7 @@ func TestCopyToServer(t *testing.T) {
 		}
 		here := func(path string) object { return data[map[string]object](t, s.Manage("GET", path, "").Body)["data"] }
 		path := "/v1/presets/" + slug
-		same(t, slug, here(path), there(path), "name", "slug", "description", "status", "policy", "labels", "designated_version_number")
+		same(t, slug, here(path), there(path), "name", "slug", "description", "status", "policy", "limits", "labels", "designated_version_number")
 		if copied := there(path); copied["managed_by"] != nil || copied["protected"] != false {
 			t.Errorf("%s: the copy has an owner or is protected: %v", slug, copied)
 		}

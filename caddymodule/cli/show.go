@@ -86,6 +86,7 @@ func presetText(p client.Preset, v client.Version) string {
 		}
 	}
 	block("Policy", p.Policy)
+	block("Limits", p.Limits)
 	block("Settings", v.Config)
 	if v.SystemPrompt != nil {
 		fmt.Fprintf(&text, "\nPrompt:\n%s\n", terminal.EscapeText(strings.TrimSuffix(*v.SystemPrompt, "\n")))

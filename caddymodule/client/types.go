@@ -17,6 +17,8 @@ type Preset struct {
 	// Policy is nil or null for none. It is raw because a copy must not lose a limit that this
 	// program does not know.
 	Policy json.RawMessage `json:"policy"`
+	// Limits is raw, too, and nil or null for none.
+	Limits json.RawMessage `json:"limits"`
 	// Designated is the version that requests get. A list leaves it out.
 	Designated Version `json:"designated_version"`
 	// Created is the draft that a request made, in its response alone.

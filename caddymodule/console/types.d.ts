@@ -121,7 +121,7 @@ type Workspace = {
 type Limits = Partial<Record<'requests_per_minute' | 'tokens_per_minute' | 'requests_per_day' | 'tokens_per_day' | 'concurrent', number>>
 /** KeyFigures are what a key shows to its holder. Amounts are in US dollars. */
 type KeyFigures = {
-	label: string, limit: number | null, limit_reset: 'daily' | 'weekly' | 'monthly' | null, limits: Limits | null,
+	label: string, limit: number | null, limit_remaining: number | null, limit_reset: 'daily' | 'weekly' | 'monthly' | null, limits: Limits | null,
 	usage: number, usage_daily: number, usage_weekly: number, usage_monthly: number, expires_at: string | null,
 }
 type Key = KeyFigures & {
@@ -129,7 +129,7 @@ type Key = KeyFigures & {
 	presets: string[] | null, preset_required: boolean, models: string[] | null, last_used_at: string | null, grace_ends_at: string | null,
 }
 /** Budget is of a lifetime if its interval is null. */
-type Budget = { limit_usd: number, reset_interval: 'daily' | 'weekly' | 'monthly' | null, spend_usd: number }
+type Budget = { limit_usd: number, reset_interval: 'daily' | 'weekly' | 'monthly' | null, spend_usd?: number }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
 	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, protection?: 'set' | 'cleared' | null, managed_by?: string | null, override?: string | null, request_id: string, slug?: string | null,
@@ -167,7 +167,7 @@ type Figures = {
 	reasoning_output_tokens: number, cost: string | null, cost_estimated: boolean, cost_unknown: number, duration_ms: Percentiles | null, first_content_ms: Percentiles | null, feedback: Record<string, Score>,
 }
 /** UsageKey has what a report is by. Its version and its preset are also in a workspace's report by version. */
-type UsageKey = { version?: number | null, preset?: string | null, other?: boolean }
+type UsageKey = { version?: number | null, preset?: string | null, key?: string | null, other?: boolean }
 type UsageSeries = { key: UsageKey, total: Figures, points: (Figures & { time: string })[] }
 type UsageReport = { from: string, to: string, step: 'hour' | 'day', by: string, series: UsageSeries[] }
 /** DrawnSeries is a series as charts show it: one of the report, or the sum of several. */
@@ -186,4 +186,6 @@ type MakeChart = (options: ChartOptions) => { element: HTMLElement, mark: (index
 type UsageScope = {
 	name: string, by: string[], path: (query: Query) => string, address: (query: Query) => string,
 	below: (report: UsageReport) => Child, history: string,
+	/** Returns the names of keys by their ids, if a report can be by key. */
+	keyNames?: () => Promise<Map<string, string>>,
 }

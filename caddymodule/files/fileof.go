@@ -66,6 +66,7 @@ func (w *workspaceWriter) fileOf(p, present Preset, d *document) (file *yaml.Nod
 		{"tags", tagsNode(p, child(root, "tags"))},
 		{"labels", labelsNode(p, present, child(root, "labels"))},
 		{"policy", policy},
+		{"limits", limitsNode(p.Limits)},
 		{"template", template},
 		{"earlier", earlier},
 		{member, request},
@@ -170,6 +171,14 @@ func policyNode(policy *domain.Policy) (*yaml.Node, error) {
 		n.Content = slices.Delete(n.Content, i, i+2)
 	}
 	return n, nil
+}
+
+func limitsNode(limits *domain.PresetLimits) *yaml.Node {
+	if limits == nil {
+		return nil
+	}
+	text, _ := jsonv2.Marshal(limits) // never fails
+	return jsonNode(text)
 }
 
 func earlierNode(versions []Version) *yaml.Node {

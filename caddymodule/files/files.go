@@ -62,6 +62,8 @@ type Preset struct {
 	// Tags and Inputs are nil if the file has none. Those of the preset then stay as they are.
 	Tags   []string
 	Inputs []inputs.Content
+	// Limits are nil for none.
+	Limits *domain.PresetLimits
 	// Earlier are versions that a new preset gets before Version, oldest first. They are
 	// numbered from 1. They are not compared with a preset that has other versions.
 	Earlier []Version

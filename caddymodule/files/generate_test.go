@@ -211,6 +211,9 @@ func (g generator) preset(t testing.TB, slug string) files.Preset {
 			Violation: pick(g, []domain.Violation{domain.OverrideViolation, domain.RefuseViolation}),
 		}
 	}
+	if g.IntN(3) == 0 {
+		p.Limits = &domain.PresetLimits{RequestsPerMinute: 1 + g.Int64N(domain.MaxLimit), TokensPerDay: g.Int64N(2), CostPerDay: pick(g, []float64{0, 1e-6, 0.1, 20, domain.MaxLimitUSD})}
+	}
 	return p
 }
 

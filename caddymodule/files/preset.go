@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
@@ -32,6 +31,7 @@ type presetFile struct {
 	Policy      *domain.Policy       `json:"policy"`
 	Tags        []string             `json:"tags"`
 	Inputs      []jsontext.Value     `json:"inputs"`
+	Limits      *domain.PresetLimits `json:"limits"`
 	Earlier     []struct {
 		Message *string `json:"message"`
 	} `json:"earlier"`
@@ -56,7 +56,7 @@ func (d *document) preset(workspace, slug string) (p Preset, ok bool) {
 	var file presetFile
 	_, err := d.schemas.PresetFile.Check(c.json)
 	if err == nil {
-		err = jsonv2.Unmarshal(c.json, &file)
+		err = schema.Decode(c.json, &file)
 	}
 	if err != nil {
 		d.mistakesOf(d.root, nil, err)
@@ -77,7 +77,7 @@ func (d *document) preset(workspace, slug string) (p Preset, ok bool) {
 		p.Earlier = append(p.Earlier, v)
 	}
 	p.Version = d.version(c, c.json)
-	p.Name, p.Description, p.Policy = file.Name, file.Description, file.Policy
+	p.Name, p.Description, p.Policy, p.Limits = file.Name, file.Description, file.Policy, file.Limits.NilIfNone()
 	if file.Status != nil {
 		p.Status = *file.Status
 	}

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"go.yaml.in/yaml/v3"
 
@@ -214,6 +215,27 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 	return d, true
 }
 
+// checkBudgets adds the mistakes of budgets that the schema allows. A request may repeat what the API shows of them, and
+// a file may not.
+func (d *document) checkBudgets(text []byte) {
+	for quoted, budget := range rawjson.Pairs(text) {
+		interval, _ := rawjson.Text(quoted)
+		for _, name := range []string{"id", "created_at", "updated_at"} {
+			if rawjson.Get(budget, name) != nil {
+				path := []string{"budgets", interval, name}
+				d.mistake(keyOf(locate(d.root, path[:2]), name), path, "is not allowed: a budget has limit_usd alone")
+			}
+		}
+	}
+	var budgets domain.Budgets
+	if d.failed || jsonv2.Unmarshal(text, &budgets) != nil {
+		return
+	}
+	if issues := budgets.CheckAll("/budgets"); issues != nil {
+		d.mistakesOf(d.root, nil, domain.InvalidIssues(issues...))
+	}
+}
+
 func (d *document) defaults() json.RawMessage {
 	if d.root == nil {
 		return json.RawMessage("{}")
@@ -233,6 +255,8 @@ func (d *document) defaults() json.RawMessage {
 			d.mistake(keyOf(d.root, m.Name), []string{m.Name}, "is not allowed: the name of the folder is the slug")
 		case !d.schemas.UpdateWorkspace.Names(m.Name):
 			d.mistake(keyOf(d.root, m.Name), []string{m.Name}, "is unknown: a workspace has no such default")
+		case m.Name == "budgets":
+			d.checkBudgets(m.Value)
 		}
 	}
 	return c.json

@@ -48,7 +48,7 @@ func TestReadLayout(t *testing.T) {
 	for name, text := range map[string]string{
 		"loose.yaml": preset, "loose.yml": preset, "Team/a.yaml": preset, "0b9fb1d4-9c7e-4a3a-8d0b-3c1f0f3b6c11/a.yaml": preset,
 		"b/c.yml": preset, "b/d.YAML": preset, "b/-e.yaml": preset, "b/.workspace.yml": "", "b/large.yaml": "# " + strings.Repeat("a", files.MaxFileSize), "b/folder.yaml/a": "", "b/prompts/old/a.yaml": "a: [", "c/sub/a.yml": preset,
-		"b/utf16.yaml": "\xff\xfea\x00", "w/.workspace.yaml": "slug: x\nname: 1\ncolour: red\ndefault_provider_sort: best\n", "b/esc\x1b[31m.yaml": preset,
+		"b/utf16.yaml": "\xff\xfea\x00", "v/.workspace.yaml": "budgets: {weekly: {limit_usd: 5}, daily: {limit_usd: 5.0}}", "w/.workspace.yaml": "slug: x\nname: 1\ncolour: red\ndefault_provider_sort: best\nlimits: {requests_per_hour: 1}\nbudgets: {hourly: {limit_usd: 1}, daily: {limit_usd: 1, id: a, limit: 1}}\n", "b/esc\x1b[31m.yaml": preset,
 	} {
 		put(t, filepath.Join(dir, name), []byte(text))
 	}
@@ -83,10 +83,15 @@ func TestReadLayout(t *testing.T) {
 		"linked: cannot be read: path escapes from parent",
 		"loose.yaml: belongs into the folder of a workspace, such as default/",
 		"loose.yml: belongs into the folder of a workspace, such as default/",
+		"v/.workspace.yaml:1:54: /budgets/daily/limit_usd: must be less than the weekly budget of $5",
 		"w/.workspace.yaml:1:1: /slug: is not allowed: the name of the folder is the slug",
 		"w/.workspace.yaml:2:7: /name: must be a string",
 		"w/.workspace.yaml:3:1: /colour: is unknown: a workspace has no such default",
 		"w/.workspace.yaml:4:24: /default_provider_sort: must be one of price, throughput, latency, exacto or null",
+		"w/.workspace.yaml:5:29: /limits/requests_per_hour: unknown field",
+		"w/.workspace.yaml:6:19: /budgets/hourly: unknown field",
+		"w/.workspace.yaml:6:57: /budgets/daily/id: is not allowed: a budget has limit_usd alone",
+		"w/.workspace.yaml:6:71: /budgets/daily/limit: unknown field",
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))

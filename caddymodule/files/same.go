@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,26 +32,24 @@ func sameJSON(a, b []byte) bool {
 	return x.Canonicalize(options...) == nil && y.Canonicalize(options...) == nil && bytes.Equal(x, y)
 }
 
-// SameDefault reports whether a server stores two values of a workspace's member as one. It
-// keeps an empty list of tools as null, and the value of a number but not its text.
+// SameDefault reports whether a server stores two values of a workspace's member as one. It keeps
+// an empty list of tools and empty limits as null, and the value of a number but not its text,
+// except in the list of keys.
 func SameDefault(name string, a, b json.RawMessage) bool {
-	if name == "disabled_server_tools" {
-		a, b = nullIfEmpty(a), nullIfEmpty(b)
+	if name == "io_logging_api_key_ids" {
+		return sameJSON(a, b)
 	}
-	x, errX := strconv.ParseFloat(string(a), 64)
-	y, errY := strconv.ParseFloat(string(b), 64)
-	if errX == nil && errY == nil {
-		return x == y
-	}
-	return sameJSON(a, b)
+	x, y := nullIfEmpty(a), nullIfEmpty(b)
+	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
 }
 
-func nullIfEmpty(list json.RawMessage) json.RawMessage {
-	var elements []json.RawMessage
-	if json.Unmarshal(list, &elements) == nil && len(elements) == 0 {
-		return json.RawMessage("null")
+// nullIfEmpty returns a copy of a value, or null for an empty list or object.
+func nullIfEmpty(value json.RawMessage) jsontext.Value {
+	text := jsontext.Value(bytes.Clone(value))
+	if text.Compact() == nil && (string(text) == "[]" || string(text) == "{}") {
+		return jsontext.Value("null")
 	}
-	return list
+	return text
 }
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -93,6 +90,8 @@ func samePolicy(a, b *domain.Policy) bool {
 	return errA == nil && errB == nil && sameJSON(x, y)
 }
 
+func sameLimits(a, b *domain.PresetLimits) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // sameEarlier reports whether the earlier versions are the same. A preset without any says
 // nothing about them.
 func sameEarlier(p, q Preset) bool {
@@ -118,5 +117,5 @@ func sameInputs(p, q Preset) bool {
 // same reports whether a file with q says what p says.
 func same(p, q Preset) bool {
 	return sameName(p, q) && sameText(p.Description, q.Description) && p.Status == q.Status && sameLabels(p, q) &&
-		samePolicy(p.Policy, q.Policy) && (p.Tags == nil || slices.Equal(p.Tags, q.Tags)) && sameInputs(p, q) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
+		samePolicy(p.Policy, q.Policy) && sameLimits(p.Limits, q.Limits) && (p.Tags == nil || slices.Equal(p.Tags, q.Tags)) && sameInputs(p, q) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
 }

@@ -85,7 +85,7 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 			"propertyNames":        object{"pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$", "not": object{"pattern": "^([0-9]+|[Ll][Aa][Tt][Ee][Ss][Tt])$"}},
 			"additionalProperties": object{"anyOf": []any{number, only(object{"split": split}, "split")}},
 		},
-		"policy": update["policy"], "tags": update["tags"],
+		"policy": update["policy"], "limits": update["limits"], "tags": update["tags"],
 		"inputs": object{
 			"description": "Inputs that the preset's versions are tried with. A file without the list leaves them as they are.", "type": "array", "maxItems": 100,
 			"items": object{"allOf": []any{component("InputCreation")}, "propertyNames": object{"enum": []string{"name", "dialect", "messages", "input", "variables", "notes"}}},
@@ -98,6 +98,9 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 	preset["title"], preset["description"] = "Preset file", "A preset, in the file <workspace>/<slug>.yaml."
 	settings := all["WorkspaceSettings"].(object)["properties"].(object)
 	delete(settings, "slug")
+	budget := all["WorkspaceBudgetSetting"].(object)
+	budget["properties"] = object{"limit_usd": budget["properties"].(object)["limit_usd"]}
+	budget["description"] = "What requests may cost in each window of the interval."
 	workspace := object{
 		"title": "Workspace file", "description": "The defaults of a workspace, in the file <workspace>/.workspace.yaml.",
 		"type": "object", "properties": settings, "additionalProperties": false,

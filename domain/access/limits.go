@@ -225,6 +225,48 @@ type Budget struct {
 // Budgets are those of a workspace. Of those that are set, one of a longer interval is greater.
 type Budgets map[Interval]Budget
 
+// Set gives b a limit for an interval, which Check must allow. A new budget gets the id.
+func (b Budgets) Set(interval Interval, limitUSD float64, id string, now time.Time) {
+	switch budget, ok := b[interval]; {
+	case !ok:
+		b[interval] = Budget{ID: id, LimitUSD: limitUSD, CreatedAt: now}
+	case budget.LimitUSD != limitUSD:
+		budget.LimitUSD, budget.UpdatedAt = limitUSD, &now
+		b[interval] = budget
+	}
+}
+
+// ReplacedBy returns budgets with the intervals and limits of others, nil for none. The id and
+// the time of creation are those of b where it has the interval.
+func (b Budgets) ReplacedBy(others Budgets, newID func() string, now time.Time) Budgets {
+	if len(others) == 0 {
+		return nil
+	}
+	all := make(Budgets, len(others))
+	for interval, budget := range others {
+		if old, ok := b[interval]; ok {
+			all[interval] = old
+		}
+		all.Set(interval, budget.LimitUSD, newID(), now)
+	}
+	return all
+}
+
+// CheckAll returns what is wrong with the limits of b, whose place in the request is given.
+func (b Budgets) CheckAll(place string) []Issue {
+	for _, interval := range Intervals {
+		budget, ok := b[interval]
+		if !ok {
+			continue
+		}
+		if issues := b.Check(interval, budget.LimitUSD); issues != nil {
+			issues[0].Path = place + "/" + string(interval) + issues[0].Path
+			return issues
+		}
+	}
+	return nil
+}
+
 // Check returns what is wrong with a limit that b is to have for an interval, in the place of
 // the one that b may have.
 func (b Budgets) Check(interval Interval, limitUSD float64) []Issue {

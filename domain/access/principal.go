@@ -277,8 +277,8 @@ func (p Principal) CheckManagementOfAll() error {
 // ErrOnlyWorkspace refuses a key of one workspace.
 var ErrOnlyWorkspace = &problem.Error{Kind: problem.Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 
-// CheckBounding returns a Forbidden error unless p may change what bounds the requests of others, such as
-// budgets. A key of one workspace acts within its bounds, so it also needs the right IssueKeys.
+// CheckBounding returns a Forbidden error unless p may change the limits of a preset, for which a key of one
+// workspace needs the right IssueKeys.
 func (p Principal) CheckBounding() error {
 	if p.scope().OnlyWorkspace && !slices.Contains(p.Rights(), IssueKeys) {
 		return ErrOnlyWorkspace

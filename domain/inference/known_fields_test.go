@@ -180,7 +180,7 @@ func newProof(tb testing.TB) *proof {
 	return p
 }
 
-// fault sends the members of a request with both presets, and without one for a key with limits and
+// fault sends the members of a request with both presets, and without one for a key of some presets or models and
 // where tools are disabled. It returns what is wrong, and how many were not refused.
 func (p *proof) fault(tb testing.TB, dialect domain.Dialect, members string) (fault string, passed int) {
 	ask := func(who domain.Principal, naming string) (inference.Resolution, error) {

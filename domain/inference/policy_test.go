@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/table"
@@ -17,7 +19,7 @@ func (r *resolving) ruled(tb testing.TB, slug string, in version, policy string)
 	tb.Helper()
 	p := r.put(tb, r.home.ID, slug, in)
 	var patch domain.PresetPatch
-	if err := json.Unmarshal([]byte(`{"policy":`+policy+`}`), &patch); err != nil {
+	if err := jsonv2.Unmarshal([]byte(`{"policy":`+policy+`}`), &patch); err != nil {
 		tb.Fatal(err)
 	}
 	if _, err := r.UpdatePreset(tb.Context(), domain.By(admin), "", slug, patch); err != nil {

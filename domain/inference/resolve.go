@@ -171,7 +171,11 @@ func (r Resolution) Fields() ([]Field, error) {
 			case len(fields) == reference.MaxRequestFields: // each takes much more memory than its bytes
 				return nil, reference.ErrTooManyFields
 			}
-			fields = append(fields, Field{field.Name, draft.FromRequest})
+			from := draft.FromRequest
+			if r.StreamUsageAdded && field.Name == streamOptions {
+				from = draft.FromServer
+			}
+			fields = append(fields, Field{field.Name, from})
 		}
 	}
 	for _, p := range r.parts {

@@ -158,8 +158,8 @@ func TestFieldsInTheQuery(t *testing.T) {
 		who         domain.Principal
 		body, where string
 	}{
-		"a key with models":        {limitedBy(domain.Scope{Models: []string{"a/*"}}), `{"model":"a/b"}`, "for a key with limits"},
-		"a key that needs presets": {limitedBy(domain.Scope{PresetRequired: true}), `{"preset":"free"}`, "for a key with limits"},
+		"a key with models":        {limitedBy(domain.Scope{Models: []string{"a/*"}}), `{"model":"a/b"}`, "for a key of some presets or models"},
+		"a key that needs presets": {limitedBy(domain.Scope{PresetRequired: true}), `{"preset":"free"}`, "for a key of some presets or models"},
 		"disabled tools":           {strict, `{"model":"a/b"}`, "where server tools are disabled"},
 		"a policy":                 {user, `{"preset":"ruled"}`, "where the preset has a policy"},
 	} {
@@ -187,7 +187,7 @@ func TestFieldsInTheQuery(t *testing.T) {
 }
 
 // TestUnknownPromptsOfLimits has a prompt that no preset has. A gateway's prompt brings its own
-// model and tools, so it passes neither for a key with limits nor where tools are disabled.
+// model and tools, so it passes neither for a key of some presets or models nor where tools are disabled.
 func TestUnknownPromptsOfLimits(t *testing.T) {
 	r := newResolving(t)
 	r.put(t, r.home.ID, "known", version{dialect: domain.Responses, config: `{"model":"a/b"}`})

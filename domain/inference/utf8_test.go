@@ -25,9 +25,9 @@ func TestWordsAreUTF8(t *testing.T) {
 		where  string
 	}{
 		{"a policy", domain.Principal{}, "ruled", "where the preset has a policy"},
-		{"a limited key", limitedBy(models), "", "for a key with limits"},
-		{"a limited key with a preset", limitedBy(models), "free", "for a key with limits"},
-		{"a key that requires a preset", limitedBy(domain.Scope{PresetRequired: true}), "free", "for a key with limits"},
+		{"a limited key", limitedBy(models), "", "for a key of some presets or models"},
+		{"a limited key with a preset", limitedBy(models), "free", "for a key of some presets or models"},
+		{"a key that requires a preset", limitedBy(domain.Scope{PresetRequired: true}), "free", "for a key of some presets or models"},
 		{"disabled tools", strict, "", "where server tools are disabled"},
 		{"disabled tools with a preset", strict, "free", "where server tools are disabled"},
 	}

@@ -10,20 +10,20 @@ const rowOf = (page, name) => page.getByRole("table", { name: "Keys" }).getByRol
 const keysOf = (workspace) => manage("GET", `/keys?include_disabled=true&workspace_id=${workspace}`);
 const keyOf = async (workspace, name) => (await keysOf(workspace)).find((key) => key.name === name);
 
-// ask sends a chat request with a key, which costs 0.002 dollars, and returns its status.
-async function ask(key) {
+// ask sends a chat request with a key and returns its status. It costs 0.002 dollars, or 4.25 of acme/dear.
+async function ask(key, model = "acme/small") {
   const answer = await fetch(`${site}/v1/chat/completions`, {
     method: "POST",
     headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ model: "acme/small", messages: [{ role: "user", content: "Hello" }] }),
+    body: JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }] }),
   });
   await answer.text();
   return answer.status;
 }
 
-// issue makes a key of the workspace team, and returns its secret.
-async function issue(name, more = {}) {
-  const { status: code, body } = await send("POST", "/keys", { name, workspace_id: "team", ...more });
+// issue makes a key of a workspace, and returns its secret.
+async function issue(name, more = {}, workspace = "team") {
+  const { status: code, body } = await send("POST", "/keys", { name, workspace_id: workspace, ...more });
   assert.equal(code, 201, JSON.stringify(body));
   return body.key;
 }
@@ -49,7 +49,7 @@ function answering(page, answer) {
 }
 
 before(async () => {
-  for (const slug of ["team", "others", "budgets"]) {
+  for (const slug of ["team", "others", "budgets", "support"]) {
     await manage("POST", "/workspaces", { name: `Team ${slug}`, slug });
   }
   await makePreset("summary", { workspace: "team" });
@@ -93,7 +93,7 @@ scenario("a key is issued, and its secret is shown once", { key: managementKey, 
   assert.deepEqual({ limit, reset, limits, models, expires }, { limit: 10, reset: "daily", limits: { requests_per_minute: 60 }, models: ["acme/*", "openai/*"], expires: "2099-12-31T23:59:59Z" });
   assert.equal(await ask(secret), 200);
   const row = rowOf(page, "ci-agent");
-  await shows(row, label);
+  await shows(row, label.replace("caddypresets_inf_", ""));
   assert.ok(!(await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify({ ...sessionStorage }))).includes(secret), "the page forgets the secret");
   await page.reload();
   await shows(row, /of \$10 a day/);
@@ -124,7 +124,7 @@ scenario("a limit that will not last is told in words", { key: managementKey, fr
   assert.equal(await ask(await issue("too fast", { limit: 0.004, limit_reset: "monthly" })), 200);
   await page.clock.setFixedTime(new Date("2026-11-11T00:00:00Z"));
   await go(page, "/w/team/keys");
-  await shows(rowOf(page, "too fast"), "At this pace used up next wk.");
+  await shows(rowOf(page, "too fast"), "At this pace used up in 1 wk.");
   await page.clock.setFixedTime(new Date("2026-11-20T00:00:00Z"));
   await page.reload();
   await unlock(page, managementKey); // nobody used the page for nine days
@@ -242,6 +242,8 @@ scenario("a key of one workspace sees the keys of that alone", {}, async ({ page
   await page.getByRole("link", { name: "Keys", exact: true }).click();
   await shows(page.getByRole("table", { name: "Keys" }), "of team");
   assert.equal(await rowOf(page, "of others").count(), 0);
+  await page.getByRole("link", { name: "Budgets", exact: true }).click();
+  await shows(page.getByRole("main"), /cannot change them/);
   await go(page, "/w/others/keys");
   await shows(page.getByRole("main"), /Error/);
 });
@@ -304,4 +306,54 @@ scenario("a budget is set, changed and removed, and each can be taken back", { k
 
 scenario("an inference key sees no budgets", { key: inferenceKey, at: "/w/default/budgets" }, async ({ page }) => {
   await shows(page.getByRole("main"), /Only a management key sees the budgets/);
+});
+
+scenario("a key of one workspace sees its budgets, and changes none", {}, async ({ page }) => {
+  const { key } = await administer("POST", "keys", { kind: "management", workspace: "budgets", only_workspace: true });
+  await go(page, "");
+  await unlock(page, key);
+  await page.getByRole("link", { name: "Budgets", exact: true }).click();
+  await shows(page.getByRole("main"), "$0.004 of $0.004 a month");
+  await shows(page.getByRole("main"), /cannot change them/);
+  assert.equal(await page.getByRole("main").getByRole("button").count(), 0);
+  await look(page, "budgets-read-only");
+});
+
+scenario("usage by key has the names of keys, and what limits refused", { key: managementKey, at: "/w/team/usage?by=key" }, async ({ page }) => {
+  const of = (name) => page.getByRole("table", { name: "Totals" }).getByRole("row").filter({ hasText: name });
+  await shows(of("spender"), "1 refused");
+  await shows(page.getByRole("main"), "1 more refused by limits");
+  await page.getByText("More", { exact: true }).click();
+  await page.getByRole("heading", { name: "Refused by limits" }).waitFor();
+  assert.equal(await of("half").getByText("refused").count(), 0);
+  await look(page, "usage-by-key");
+});
+
+scenario("a team sees what each of its keys may spend, and what all together", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/triage/chat/completions?workspace_id=support", { model: "acme/dear", messages: [{ role: "system", content: "Sort tickets." }] });
+  const keys = {
+    "Ann Berger": [5, { limit: 50, limit_reset: "monthly", limits: { requests_per_minute: 60 } }],
+    "Jonas Weidemann": [4, { limit: 20, limit_reset: "weekly" }],
+    "triage-agent": [1, { limit: 30, limit_reset: "daily", presets: ["triage", "summary"], preset_required: true, limits: { requests_per_minute: 120, concurrent: 8 }, expires_at: new Date(Date.now() + 100 * 86_400_000).toISOString() }],
+    "nightly-batch": [3, { limit: 12.75, models: ["acme/*", "openai/gpt-5-mini", "openai/gpt-5-nano", "mistral/*"] }],
+    ci: [0, { limits: { requests_per_day: 1000, tokens_per_day: 2_000_000 } }],
+    webshop: [18, { limit: 1200, limit_reset: "monthly" }],
+  };
+  for (const [name, [requests, limits]] of Object.entries(keys)) {
+    const secret = await issue(name, limits, "support");
+    for (let n = 0; n < requests; n++) {
+      assert.equal(await ask(secret, limits.presets ? "@preset/triage" : "acme/dear"), 200);
+    }
+  }
+  for (const [interval, usd] of [["daily", 150], ["monthly", 1500], ["lifetime", 20_000]]) {
+    await manage("PUT", `/workspaces/support/budgets/${interval}`, { limit_usd: usd });
+  }
+  await manage("PATCH", `/keys/${(await keyOf("support", "ci")).hash}`, { disabled: true });
+  await go(page, "/w/support/keys");
+  await shows(page, "6 keys · 1 disabled · 1 used up");
+  await shows(rowOf(page, "Ann Berger"), "$21.25 of $50 a month");
+  await look(page, "team-keys");
+  await go(page, "/w/support/budgets");
+  await shows(page.getByRole("main"), "$131.75 of $150 a day");
+  await look(page, "team-budgets");
 });

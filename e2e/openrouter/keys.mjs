@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import * as errors from "@openrouter/sdk/models/errors";
-import { check, client, finish, must, raw, rejects, utc, uuid } from "./harness.mjs";
+import { check, client, finish, must, raw, rejects, utc, uuid, within } from "./harness.mjs";
 
 const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
 const teamKey = process.env.PRESETS_TEAM_KEY;
@@ -23,6 +23,16 @@ const ask = (key) => client(key).sdk.chat.send({ chatRequest: { model: "acme/lar
 const unused = {
   usage: 0, usageDaily: 0, usageWeekly: 0, usageMonthly: 0, byokUsage: 0, byokUsageDaily: 0, byokUsageWeekly: 0, byokUsageMonthly: 0,
 };
+
+// counted returns a key once its first request counts, which is when the answer has ended.
+async function counted(hash) {
+  for (;;) {
+    const { data } = await apiKeys.get({ hash });
+    if (data.usage > 0) {
+      return data;
+    }
+  }
+}
 
 let made;
 
@@ -50,6 +60,11 @@ await check("apiKeys.create with all fields", async () => {
   }
   assert.equal(made.data.limitRemaining, 50.5);
   await ask(made.key);
+  const data = await within(counted(made.data.hash), "the cost of a request counts");
+  const { usage } = data;
+  const limitRemaining = Math.round((50.5 - usage) * 1e9) / 1e9;
+  assert.deepEqual(data, { ...made.data, usage, usageDaily: usage, usageWeekly: usage, usageMonthly: usage, limitRemaining });
+  made.data = data;
 });
 
 await check("apiKeys.create with an external user, which is told to be ignored", async () => {

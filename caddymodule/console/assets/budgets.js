@@ -35,8 +35,9 @@ export const noticeOf = (context) => live(context, budgetsPath(context), ({ text
 function list(context) {
 	return live(context, budgetsPath(context), ({ text, data }) => [
 		notice(JSON.parse(text).limit_notice),
+		!session.mayChangeBudgets() && h('p', { class: 'note' }, 'This key manages one workspace alone, so it acts within its budgets and cannot change them.'),
 		h('p', { class: 'intro' }, 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it resets, at midnight in UTC.'),
-		table('Budgets', ['Budget', 'Spent', 'Resets', 'Actions'], Object.keys(intervals).map((interval) =>
+		table('Budgets', ['Budget', 'Spent', 'Resets', session.mayChangeBudgets() && 'Actions'].filter(Boolean), Object.keys(intervals).map((interval) =>
 			budgetRow(context, interval, data.find((/** @type {Budget} */ { reset_interval: of }) => (of ?? 'lifetime') === interval))), 'budgets'),
 	]).element
 }
@@ -46,12 +47,14 @@ function budgetRow(context, interval, budget) {
 	const { name } = intervals[interval]
 	/** @param {string} text @param {(context: Context, interval: string, budget: Budget | undefined) => unknown} run */
 	const action = (text, run) => button(text, () => run(context, interval, budget), { class: 'small', 'data-key': `${text} ${interval}`, 'aria-label': `${text} ${name.toLowerCase()}` })
-	return row([
+	/** @type {[string, Child | Child[]][]} */
+	const cells = [
 		['Budget', h('strong', null, name)],
 		['Spent', budget ? spending(name, budget.spend_usd, budget.limit_usd, interval) : h('span', { class: 'muted' }, 'no budget')],
 		['Resets', budget ? resets(interval) : null],
 		['Actions', h('span', { class: 'actions' }, budget ? [action('Change', setBudget), action('Remove', removeBudget)] : action('Set', setBudget))],
-	])
+	]
+	return row(session.mayChangeBudgets() ? cells : cells.slice(0, -1))
 }
 
 /** @param {Context} context @param {string} interval @param {number} usd */

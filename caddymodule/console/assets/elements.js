@@ -195,6 +195,7 @@ export function row(cells) {
 
 const units = /** @type {const} */ ([['year', 31536000], ['month', 2592000], ['week', 604800], ['day', 86400], ['hour', 3600], ['minute', 60]])
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
+const ahead = new Intl.RelativeTimeFormat('en', { style: 'short' }) // 40 hours are not "tomorrow"
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
 /** @param {string} time */
@@ -202,7 +203,7 @@ function sinceText(time) {
 	const seconds = (Date.parse(time) - Date.now()) / 1000
 	for (const [unit, size] of units) {
 		if (Math.abs(seconds) >= size) {
-			return relative.format(Math.trunc(seconds / size), unit)
+			return (seconds > 0 ? ahead : relative).format(Math.trunc(seconds / size), unit)
 		}
 	}
 	return 'just now'

@@ -74,7 +74,7 @@ export function rotateKey(context, key) {
 /** @param {Context} context @param {Key} key */
 export function removeKey(context, key) {
 	ask(context, 'Delete', `Delete ${nameOf(key)}?`, [
-		h('p', null, 'Its requests get 401 from the next one on, for good. Usage and histories keep its name.'),
+		h('p', null, 'Its requests get 401 from the next one on, for good. Histories keep its name, and usage its id.'),
 		!key.disabled && h('p', null, 'Disable it instead if that may have to be taken back.'),
 	], async () => {
 		await api.change('DELETE', pathOf(key), undefined)

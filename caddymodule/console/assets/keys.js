@@ -37,14 +37,14 @@ function list(context) {
 	const path = (/** @type {number} */ offset) => '/keys' + search({ workspace_id: context.workspace, include_disabled: 'true', offset, limit })
 	return pagedList(context, limit, path, ({ data, total }) => (total === 0
 		? h('div', { class: 'empty' }, h('h2', null, 'No keys yet'), h('p', null, 'Give each developer, agent and service a key of its own. Then each has its own limit and its own usage, and can be stopped alone.'))
-		: h('div', null, h('p', { class: 'hint number' }, data.length < total ? `${total} keys` : summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
+		: h('div', null, h('p', { class: 'hint number' }, data.length < total ? `${total} keys` : summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
 }
 
 /** Counts the keys, and those that someone may want to look at. @param {Key[]} keys */
 function summary(keys) {
 	/** @param {string} word @param {(key: Key) => unknown} is */
 	const count = (word, is) => [keys.filter(is).length, word]
-	return [count(keys.length === 1 ? 'key' : 'keys', () => true), count('disabled', (key) => key.disabled), count('expired', isExpired), count('used up', (key) => key.limit !== null && spentOf(key) >= key.limit)]
+	return [count(keys.length === 1 ? 'key' : 'keys', () => true), count('disabled', (key) => key.disabled), count('expired', isExpired), count('used up', (key) => key.limit_remaining === 0)]
 		.filter(([n]) => n).map((part) => part.join(' ')).join(' · ')
 }
 
@@ -56,14 +56,13 @@ function keyRow(context, key) {
 	return row([
 		['Key', [
 			h('span', { class: 'standing' }, h('button', { type: 'button', class: 'quiet name', 'data-row': true, 'data-key': key.id, title: `Change ${name}`, onclick: () => changeKey(context, key) }, user(name)), stateOf(key)),
-			h('span', { class: 'below' }, 'inference ', key.label !== name && h('code', null, key.label)),
+			h('span', { class: 'below', title: key.label }, 'inference ', key.label !== name && h('code', null, key.label.replace('caddypresets_inf_', ''))),
 			key.grace_ends_at && h('span', { class: 'below' }, 'The former secret ends ', when(key.grace_ends_at)),
 		]],
 		['Reach', reach(key)],
 		['Limit', limitsOf(key, name)],
 		['This month', [spentText(key.usage_monthly), key.usage_daily > 0 && h('span', { class: 'below' }, ' today ', spentText(key.usage_daily))]],
-		['Last used', timeOr(key.last_used_at, 'never')],
-		['Expires', timeOr(key.expires_at, 'never')],
+		['Last used', [timeOr(key.last_used_at, 'never'), h('span', { class: 'below' }, ' ', key.expires_at ? [isExpired(key) ? 'expired ' : 'expires ', when(key.expires_at)] : 'never expires')]],
 		['Actions', h('span', { class: 'actions' }, action(key.disabled ? 'Enable' : 'Disable', setDisabled), action('Rotate', rotateKey), action('Delete', removeKey))],
 	])
 }
@@ -92,8 +91,8 @@ function reach({ presets, models, preset_required: isRequired }) {
 	].flat()
 }
 
-/** Returns what a key has spent of its limit. @param {KeyFigures} key */
-const spentOf = (key) => ({ daily: key.usage_daily, weekly: key.usage_weekly, monthly: key.usage_monthly, lifetime: key.usage }[key.limit_reset ?? 'lifetime'])
+/** Returns what a key has spent of its limit, if that is known. @param {KeyFigures} key */
+const spentOf = (key) => (key.limit !== null && key.limit_remaining === null ? undefined : { daily: key.usage_daily, weekly: key.usage_weekly, monthly: key.usage_monthly, lifetime: key.usage }[key.limit_reset ?? 'lifetime'])
 
 /** @param {KeyFigures} key @param {string} name */
 function limitsOf(key, name) {

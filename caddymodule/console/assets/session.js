@@ -87,6 +87,8 @@ const has = (/** @type {string} */ right) => session.rights.split(', ').includes
 export const mayChangeProtected = () => mayChange() && has('protected-labels')
 export const mayCreateWorkspaces = () => mayChange() && has('workspaces')
 export const mayIssueKeys = () => mayChange() && has('issue-keys')
+/** A key of one workspace acts within its budgets, so it cannot change them. */
+export const mayChangeBudgets = () => mayCreateWorkspaces()
 
 /** readOnlyReason is why a key may not change anything. It is empty if it may. */
 export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It sees and compares, but only a management key can change presets.')

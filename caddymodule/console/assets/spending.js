@@ -40,8 +40,11 @@ function verdict(share, interval) {
 	return passed >= 0.1 && share > passed ? ['At this pace used up ', when(new Date(start + (end - start) * passed / share).toISOString())] : ''
 }
 
-/** Shows what is spent of a limit in the present window of an interval. @param {string} name @param {number} spent @param {number} limit @param {string} interval */
+/** Shows what is spent of a limit in the present window of an interval, if that is known. @param {string} name @param {number | undefined} spent @param {number} limit @param {string} interval */
 export function spending(name, spent, limit, interval) {
+	if (spent === undefined) {
+		return h('p', { class: 'number' }, `${limitText(limit)} ${intervals[interval].each}, `, h('span', { class: 'muted' }, 'and what is spent is not known now'))
+	}
 	const share = limit > 0 ? spent / limit : 1
 	const percent = percentText(share, share < 0.1 && share > 0 ? 1 : 0)
 	return h('div', { class: 'spending' },

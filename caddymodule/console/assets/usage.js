@@ -1,6 +1,6 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
-import { presetPath, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
+import { hasKeys, presetPath, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
 import { button, choice, code, field, fill, h, number, row, svg, table, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -15,6 +15,7 @@ import { say } from './status.js'
 import { queryOf, refOf } from './target.js'
 import { targetText } from './texts.js'
 import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, shortText, signedText, sumOf } from './usage_figures.js'
+import { nameOf } from './key_changes.js'
 
 // A chart of lines over time, as an SVG element. It knows nothing of what it shows.
 
@@ -174,7 +175,7 @@ export function totals(at, { series }, first) {
 		const each = costEach(total)
 		return row([
 			[first, link(at, key)],
-			['Requests', figure(countText(total.requests), total.aborted > 0 && `${countText(total.aborted)} aborted`)],
+			['Requests', figure(countText(total.requests), [total.aborted > 0 && `${countText(total.aborted)} aborted`, total.refused > 0 && `${countText(total.refused)} refused`].filter(Boolean).join(', '))],
 			['Errors', figure(countText(total.errors), percentText(errorRate(total)))],
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
@@ -221,7 +222,7 @@ export function tiles(report, before) {
 	const tile = (figureOf, name, below) => h('div', { class: 'tile' }, h('p', { class: 'tile-figure' }, h('strong', { class: 'number' }, figureOf), ' ', name), h('p', { class: 'small number' }, below))
 	const rate = errorRate(now)
 	return h('section', { class: 'tiles', 'aria-label': 'In short' },
-		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', change(now.requests, old?.requests)),
+		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', h('span', null, now.refused > 0 && h('span', { class: 'bad' }, `${countText(now.refused)} more refused by limits`), now.refused > 0 && ' · ', change(now.requests, old?.requests))),
 		tile(percentText(rate), 'errors', h('span', null, `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
 		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
 		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest
@@ -231,6 +232,7 @@ export function tiles(report, before) {
 // The charts of a usage report. All of them mark the same time.
 
 const mostLines = 5, shownFirst = 4
+const refusals = 'Refused by limits'
 
 /** Charts with the same scale have the same largest value. @type {Metric[]} */
 const metrics = [
@@ -244,6 +246,7 @@ const metrics = [
 	{ name: 'Duration, p50', scale: 'duration', of: (one) => one.duration_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
 	{ name: 'Duration, p95', scale: 'duration', of: (one) => one.duration_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
 	{ name: 'First content, p95', scale: 'content', of: (one) => one.first_content_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
+	{ name: refusals, scale: 'refused', of: (one) => one.refused, text: countText, axis: shortText, isWhole: true, areBars: true },
 ]
 
 /** @param {number} n */
@@ -275,7 +278,7 @@ export function charts(report, state, events) {
 	const largestOf = (metric) => (metric.areBars ? Math.max(0, ...times.map((_, i) => lines.reduce((sum, { points }) => sum + (metric.of(points[i]) ?? 0), 0)))
 		: Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0)))))
 	const inTime = events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => a.time - b.time)
-	const all = metrics.map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
+	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {
@@ -556,9 +559,21 @@ export function workspaceUsageView(context) {
 			session.mayChange() ? usage(context, {
 				name: workspace, by: ['preset', 'version', 'label', 'model', 'key', 'status'],
 				path: (query) => `/workspaces/${encodeURIComponent(workspace)}/usage${search(query)}`, address: (query) => toWorkspaceUsage(workspace, query),
-				below: () => null, history: '',
+				below: () => null, history: '', keyNames: hasKeys && session.mayIssueKeys() ? () => keyNames(context) : undefined,
 			}).element : h('p', { class: 'note' }, 'This is an inference key. It sees the usage of each preset, but that of a workspace needs a management key.')),
 	}
+}
+
+/** Names the keys of a workspace by their ids, page by page. @param {Context} context @returns {Promise<Map<string, string>>} */
+async function keyNames({ workspace, signal }) {
+	const names = new Map()
+	for (let offset = 0, total = 1; offset < total;) {
+		const { data, total: all } = await api.read('/keys' + search({ workspace_id: workspace, include_disabled: 'true', offset, limit: 100 }), signal)
+		data.forEach((/** @type {Key} */ key) => names.set(key.id, nameOf(key)))
+		offset += 100
+		total = all
+	}
+	return names
 }
 
 /** @param {Context} context @param {UsageScope} scope */
@@ -581,6 +596,12 @@ function usage(context, scope) {
 	/** @param {{ from: number, to: number }} of */
 	const pathOf = ({ from, to }) => scope.path({ from: new Date(from).toISOString(), to: to ? new Date(to).toISOString() : '', step: step(), by: state.by })
 	const path = () => pathOf(time())
+	/** @type {Map<string, string>} */
+	let names = new Map()
+	scope.keyNames?.().then((all) => {
+		names = all
+		shown.redraw()
+	}, () => {}) // ids are worse, but do
 	let asked = path()
 	/** The report of the time before, which has the same length. It comes later. @type {UsageReport | undefined} */
 	let before
@@ -642,8 +663,8 @@ function usage(context, scope) {
 			queueMicrotask(() => context.signal.aborted || update()) // a new step has begun
 		}
 		/** @type {UsageReport} */
-		const report = data
-		return report.series.some(({ total }) => total.requests > 0)
+		const report = data.by !== 'key' ? data : { ...data, series: data.series.map((/** @type {UsageSeries} */ series) => ({ ...series, key: { ...series.key, key: names.get(series.key.key ?? '') ?? series.key.key } })) }
+		return report.series.some(({ total }) => total.requests > 0 || total.refused > 0)
 			? [tiles(report, before), scope.below(report), charts(report, chartState, events), totals(context.at, report, report.by[0].toUpperCase() + report.by.slice(1)), summary(report)]
 			: empty(state.range)
 	}, { lines: 12 })

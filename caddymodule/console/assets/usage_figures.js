@@ -12,13 +12,13 @@ export const countOf = (n, word) => `${countText(n)} ${word}${n === 1 ? '' : 's'
 /** @param {number} n */
 export const shortText = (n) => short.format(n)
 /** @param {number} n */
-export const costText = (n) => `$${(n >= 1 ? large : small).format(n)}`
+export const costText = (n) => `$${n >= 1 ? large.format(n) : small.format(n).replace(/\.\d$/, '$&0')}`
 /** @param {number} rate */
 export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)} %`
 /** @param {number} ms */
 export const durationText = (ms) => (ms >= 9999.5 ? `${counts.format(Number((ms / 1000).toFixed(1)))} s` : ms >= 999.5 ? `${Number((ms / 1000).toFixed(2))} s` : `${Number(ms.toPrecision(3))} ms`)
 
-const summed = /** @type {const} */ (['requests', 'errors', 'aborted', 'streamed', 'unknown', 'input_tokens', 'output_tokens', 'cache_read_input_tokens', 'reasoning_output_tokens', 'cost_unknown'])
+const summed = /** @type {const} */ (['requests', 'errors', 'aborted', 'streamed', 'unknown', 'refused', 'input_tokens', 'output_tokens', 'cache_read_input_tokens', 'reasoning_output_tokens', 'cost_unknown'])
 
 /**
  * A number with so many decimals, or with more: rounding never makes zero of what is none.

@@ -24,7 +24,7 @@ type Change struct {
 	Action    Action `json:"action"`
 	// Drift is set if somebody overrode the owner after its last change.
 	Drift bool `json:"drift"`
-	// Preset turns name, description and status into those of the file.
+	// Preset turns name, description, status and limits into those of the file.
 	Preset []diff.Operation `json:"preset"`
 	// Dialect is set if the version's API changes.
 	Dialect *DialectChange `json:"dialect"`
@@ -308,9 +308,10 @@ func (c *Change) compareFields(from client.Preset) error {
 		Name        string              `json:"name"`
 		Description *string             `json:"description"`
 		Status      domain.PresetStatus `json:"status"`
+		Limits      any                 `json:"limits"`
 	}
-	before := fields{from.Name, from.Description, from.Status}
-	after := fields{from.Name, c.file.Description, c.file.Status}
+	before := fields{from.Name, from.Description, from.Status, from.Limits}
+	after := fields{from.Name, c.file.Description, c.file.Status, c.file.Limits}
 	if c.file.Name != nil {
 		after.Name = *c.file.Name
 	}
@@ -319,8 +320,11 @@ func (c *Change) compareFields(from client.Preset) error {
 		return err
 	}
 	patch := make(map[string]any)
-	for _, operation := range c.Preset { // each replaces a member
-		patch[strings.TrimPrefix(operation.Path, "/")] = operation.Value
+	for _, operation := range c.Preset { // each replaces a member, or one of limits
+		name, _, isLimit := strings.Cut(operation.Path[1:], "/")
+		if patch[name] = operation.Value; isLimit {
+			patch[name] = after.Limits
+		}
 	}
 	var policy []byte
 	if policy, err = encodePolicy(c.file.Policy); err != nil {

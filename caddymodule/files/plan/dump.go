@@ -20,7 +20,7 @@ import (
 var newDefaults = map[string]string{
 	"description": "null", "default_text_model": "null", "default_image_model": "null", "default_provider_sort": "null",
 	"io_logging_api_key_ids": "null", "io_logging_sampling_rate": "1", "is_data_discount_logging_enabled": "true",
-	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null", "limits": "null",
+	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null", "limits": "null", "budgets": "null",
 }
 
 // Dump reads the workspaces that the key sees, or the one of an id or slug. It reads their
@@ -49,9 +49,15 @@ func Dump(ctx context.Context, c *client.Client, only string) (*files.Set, error
 }
 
 func (r *reader) dump(ctx context.Context, w client.Workspace) (files.Workspace, error) {
-	dumped := files.Workspace{Slug: w.Slug, Stored: w.Raw}
-	var err error
-	if dumped.Defaults, err = defaultsOf(w); err != nil {
+	dumped := files.Workspace{Slug: w.Slug}
+	members, err := membersOf(w.Raw)
+	if err == nil {
+		dumped.Stored, err = encode(members)
+	}
+	if err == nil {
+		dumped.Defaults, err = defaultsOf(w, members)
+	}
+	if err != nil {
 		return dumped, err
 	}
 	list, err := r.list(ctx, w.ID, "")
@@ -97,12 +103,24 @@ func (r *reader) dumpInputs(ctx context.Context, workspaceID string, p *files.Pr
 	return err
 }
 
-// defaultsOf returns the members of a workspace that differ from those of a new workspace, nil for none.
-func defaultsOf(w client.Workspace) (json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(w.Raw, &members); err != nil {
-		return nil, err
+// membersOf returns the members of a workspace, and of its budgets only the limits, which files have.
+func membersOf(workspace json.RawMessage) (members map[string]json.RawMessage, err error) {
+	var budgets struct {
+		Budgets map[string]struct {
+			LimitUSD json.RawMessage `json:"limit_usd"`
+		} `json:"budgets"`
 	}
+	if err = json.Unmarshal(workspace, &members); err == nil {
+		err = json.Unmarshal(workspace, &budgets)
+	}
+	if err == nil && budgets.Budgets != nil {
+		members["budgets"], err = encode(budgets.Budgets)
+	}
+	return members, err
+}
+
+// defaultsOf returns the members of a workspace that differ from those of a new workspace, nil for none.
+func defaultsOf(w client.Workspace, members map[string]json.RawMessage) (json.RawMessage, error) {
 	different := make(map[string]json.RawMessage)
 	isFirst := w.Slug == domain.DefaultWorkspaceSlug && w.Name == "Default" // as a first start makes it
 	if w.Name != w.Slug && !isFirst {
@@ -111,7 +129,7 @@ func defaultsOf(w client.Workspace) (json.RawMessage, error) {
 	for member, value := range newDefaults {
 		stored, ok := members[member]
 		if !ok {
-			continue // an older server
+			continue // an older server, or no limits or budgets
 		}
 		if !files.SameDefault(member, json.RawMessage(value), stored) {
 			different[member] = stored
@@ -144,6 +162,12 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		file.Policy = new(domain.Policy)
 		if err := jsonv2.Unmarshal(p.Policy, file.Policy); err != nil {
 			return nil, fmt.Errorf("its policy has an unknown form: %w", err)
+		}
+	}
+	if len(p.Limits) > 0 && string(p.Limits) != "null" {
+		file.Limits = new(domain.PresetLimits)
+		if err := jsonv2.Unmarshal(p.Limits, file.Limits); err != nil {
+			return nil, fmt.Errorf("its limits have an unknown form: %w", err)
 		}
 	}
 	return file, nil

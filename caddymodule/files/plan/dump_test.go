@@ -42,7 +42,7 @@ func (s *server) dump(only string) map[string]string {
 func (s *server) fill() {
 	s.T.Helper()
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(s.T, 201)
-	s.Manage("PATCH", "/v1/workspaces/team", `{"default_text_model":"m","disabled_server_tools":["openrouter:web_search"],"io_logging_sampling_rate":0.5}`).Want(s.T, 200)
+	s.Manage("PATCH", "/v1/workspaces/team", `{"default_text_model":"m","disabled_server_tools":["openrouter:web_search"],"io_logging_sampling_rate":0.5,"limits":{"requests_per_minute":60},"budgets":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.5}}}`).Want(s.T, 200)
 	for _, r := range [][]string{
 		{"POST", "plain/responses", `{"model":"openai/gpt-5-mini","temperature":0.70,"top_p":1e-1,"instructions":"Be brief."}`},
 		{"POST", "lines/messages", `{"model":"m","max_tokens":100,"system":"Two\nlines\n","tools":[{"name":"t","input_schema":{"type":"object"}}]}`},
@@ -57,7 +57,7 @@ func (s *server) fill() {
 		{"PUT", "versions/labels/canary", `{"split":[{"version":2,"weight":90},{"version":1,"weight":10}]}`},
 		{"PATCH", "versions", `{"name":"All: versions","description":"# no comment","status":"disabled"}`},
 		{"PATCH", "plain", `{"policy":{"lock":["model"],"bounds":{"temperature":{"min":0.10,"max":1}},"models":["openai/*"],"violation":"refuse"}}`},
-		{"PATCH", "empty", `{"description":""}`},
+		{"PATCH", "empty", `{"description":"","limits":{"requests_per_minute":100,"cost_per_day":0.000001}}`},
 		{"PATCH", "plain", `{"tags":["a: b","c"]}`},
 		{"POST", "gone/chat/completions", `{}`},
 		{"DELETE", "gone", ""},
@@ -133,6 +133,9 @@ func TestDumpDefaults(t *testing.T) {
 		{"an empty list", "team", `{"name":"team"}`, "disabled_server_tools: []\n", "disabled_server_tools: []\n"},
 		{"a value that differs", "team", `{"name":"team","description":"z"}`, "# ours\nio_logging_sampling_rate: 1\ndescription: x # b\n", "# ours\nio_logging_sampling_rate: 1\ndescription: z # b\n"},
 		{"a member that the file does not have", "team", `{"name":"team","default_text_model":"m"}`, "description: null\n", "default_text_model: m\ndescription: null\n"},
+		{"limits and budgets", "team", `{"name":"team","limits":{"tokens_per_day":5},"budgets":{"monthly":{"limit_usd":100}}}`, "description: null\n", "budgets:\n  monthly:\n    limit_usd: 100\nlimits:\n  tokens_per_day: 5\ndescription: null\n"},
+		{"another text of budgets", "team", `{"name":"team","budgets":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100}}}`, "budgets: {monthly: {limit_usd: 1e2}, daily: {limit_usd: 10.0}} # ours\n", "budgets: {monthly: {limit_usd: 1e2}, daily: {limit_usd: 10.0}} # ours\n"},
+		{"no limits and no budgets", "team", `{"name":"team"}`, "limits: {}\nbudgets: {}\n", "limits: {}\nbudgets: {}\n"},
 		{"values of a new workspace that differ", "team", `{"name":"team"}`, "name: Team A\nio_logging_sampling_rate: 0.5\n", "name: team\nio_logging_sampling_rate: 1\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -121,6 +121,49 @@ func TestActions(t *testing.T) {
 			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m"},{"op":"replace","path":"/name","value":"Team"}]`},
 		},
 		{
+			name: "limits and budgets",
+			files: map[string]string{
+				"team/.workspace.yaml": "limits: {requests_per_minute: 60.0}\nbudgets: {daily: {limit_usd: 10}, monthly: {limit_usd: 100.0}}\n",
+				"team/chat.yaml":       "limits: {tokens_per_day: 5000000.0, cost_per_day: 20.0}\nchat: {model: m}\n",
+				"eu/.workspace.yaml":   "budgets: {weekly: {limit_usd: 5}}\n",
+				"eu/new.yaml":          "limits: {requests_per_minute: 1}\nchat: {}\n",
+			},
+			plan: "create eu, change team, create eu/new, change team/chat",
+			holds: []string{
+				`"settings":[{"op":"replace","path":"/budgets","value":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.0}}},{"op":"replace","path":"/limits","value":{"requests_per_minute":60.0}}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":{"cost_per_day":20,"tokens_per_day":5000000}}]`,
+			},
+		},
+		{
+			name: "greater limits and budgets",
+			files: map[string]string{
+				"team/.workspace.yaml": "budgets: {daily: {limit_usd: 200}, monthly: {limit_usd: 1000}}\n",
+				"team/chat.yaml":       "limits: {tokens_per_day: 6000000}\nchat: {model: m}\n",
+			},
+			plan: "change team, change team/chat",
+			holds: []string{
+				`"settings":[{"op":"replace","path":"/budgets/daily/limit_usd","value":200},{"op":"replace","path":"/budgets/monthly/limit_usd","value":1000}]`,
+				`"preset":[{"op":"remove","path":"/limits/cost_per_day"},{"op":"replace","path":"/limits/tokens_per_day","value":6000000}]`,
+			},
+		},
+		{
+			name:    "limits by hand are undone",
+			request: []string{"PATCH", "/v1/presets/chat?workspace_id=team", `{"limits":{"tokens_per_day":9000000}}`, "X-Preset-Override: files"},
+			plan:    "change team/chat drift",
+			holds:   []string{`{"op":"replace","path":"/limits/tokens_per_day","value":6000000}`},
+		},
+		{
+			name: "limits and budgets go",
+			files: map[string]string{
+				"team/.workspace.yaml": "limits: null\nbudgets: {}\n", "team/chat.yaml": "chat: {model: m}\n", "eu/.workspace.yaml": "", "eu/new.yaml": "limits: {}\nchat: {}\n",
+			},
+			plan: "change team, change eu/new, change team/chat",
+			holds: []string{
+				`"settings":[{"op":"remove","path":"/budgets/daily"},{"op":"remove","path":"/budgets/monthly"},{"op":"replace","path":"/limits","value":null}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":null}]`,
+			},
+		},
+		{
 			name:  "a file goes without prune",
 			files: map[string]string{"default/mail.yaml": "", "default/mail.md": "", "default/other.yaml": "chat: {}\n"},
 			plan:  "create default/other, note default/",

@@ -26,7 +26,11 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 			wanted["name"] = slug
 		}
 	} else if len(wanted) > 0 {
-		response, err := r.get(ctx, "/workspaces/"+url.PathEscape(w.id), nil, &current)
+		var stored json.RawMessage
+		response, err := r.get(ctx, "/workspaces/"+url.PathEscape(w.id), nil, &stored)
+		if err == nil {
+			current, err = membersOf(stored)
+		}
 		if err != nil {
 			return nil, err
 		}

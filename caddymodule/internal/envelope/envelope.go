@@ -26,7 +26,7 @@ type Spending struct {
 	Scope       string          `json:"scope"` // key, workspace or preset
 	Interval    domain.Interval `json:"interval"`
 	LimitUSD    float64         `json:"limit_usd"`
-	SpendUSD    float64         `json:"spend_usd"` // with the estimates of requests in flight
+	SpendUSD    float64         `json:"spend_usd"`
 	ResetsAt    *time.Time      `json:"resets_at"`
 }
 

@@ -56,11 +56,15 @@ func (k *Keeper) SeeAnswer(key string, models []string, tokens int64, now time.T
 	}
 }
 
-// LargestAnswer returns how many output tokens the largest recent answer of a key and models had, or DefaultAnswer.
+// minAnswer is how many output tokens are estimated at least, also where all answers were shorter.
+const minAnswer = 4096
+
+// LargestAnswer returns how many output tokens the largest recent answer of a key and models had, at least minAnswer, or
+// DefaultAnswer without one.
 func (k *Keeper) LargestAnswer(key string, models []string, now time.Time) int64 {
 	place, mark := k.answers.placeOf(key, models)
 	if tokens := tokensIn(place.Load(), mark, hourOf(now)); tokens > 0 {
-		return int64(tokens)
+		return max(int64(tokens), minAnswer)
 	}
 	return DefaultAnswer
 }

@@ -41,6 +41,8 @@ type Keeper struct {
 	readAfter atomic.Int64 // when the store is read after a failure, in nanoseconds since 1970; zero without one
 
 	seenCost atomic.Bool // the gateway told a cost
+
+	workspaces sync.Map // *domain.WorkspaceLimits by id or slug, of those that have limits
 }
 
 // Caller is who sends a request.
@@ -51,6 +53,25 @@ type Caller struct {
 	Key *domain.KeyLimits
 	// Workspace is where the caller acts, nil if it is not known. It must stay the same while its limits do.
 	Workspace *domain.WorkspaceLimits
+}
+
+// Remember returns the limits of a workspace, which is named by its id or slug. They are those given, or, while the store is
+// away, those that were given last: a reload meanwhile drops no budget.
+func (k *Keeper) Remember(name string, w *domain.WorkspaceLimits, isAway bool) *domain.WorkspaceLimits {
+	last, _ := k.workspaces.Load(name)
+	known, _ := last.(*domain.WorkspaceLimits)
+	switch {
+	case isAway:
+		return known
+	case w == known:
+	case w == nil || w.Limits == nil && len(w.Budgets) == 0:
+		if known != nil {
+			k.workspaces.Delete(name)
+		}
+	default:
+		k.workspaces.Store(name, w)
+	}
+	return w
 }
 
 // keySource is the source of the bounds of a key.
@@ -98,7 +119,7 @@ func (c Caller) isLimited() bool {
 	return c.KeyID != "" && (c.Key != nil && (c.Key.Limit != nil || c.Key.Limits != nil) || c.Workspace != nil && c.Workspace.Limits != nil)
 }
 
-// boundsOf returns the bounds of a workspace.
+// workspaceBounds returns the bounds of a workspace.
 func workspaceBounds(w *domain.WorkspaceLimits, s *subject) *bounds {
 	return s.limits(w, func(earlier *bounds) *bounds { return newBounds(w, earlier, domain.Limits{}, spendingOf(w)) })
 }

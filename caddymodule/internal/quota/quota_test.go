@@ -261,6 +261,60 @@ func TestDebtIsNotForgotten(t *testing.T) {
 	}
 }
 
+// TestRatesDoNotGoBack lets no more through because requests that began earlier end now: those of a key whose body names no
+// preset, and those of a preset whose bodies took long.
+func TestRatesDoNotGoBack(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	c := f.caller(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 60}})
+	passed := 0
+	passAll := func(c Caller, p Preset, at time.Time) {
+		for {
+			var ticket Ticket
+			if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), p, 0, 0) != nil {
+				return
+			}
+			ticket.End(Used{}, at)
+			passed++
+		}
+	}
+	slow := make([]Ticket, 10)
+	begin := func(c Caller) {
+		for i := range slow {
+			slow[i] = Ticket{}
+			if err := k.Admit(t.Context(), &slow[i], c, noon); err != nil {
+				t.Fatal(err)
+			}
+		}
+		passed = 0
+	}
+	later := noon.Add(30 * time.Second)
+	begin(c)
+	passAll(c, Preset{}, noon)
+	for i := range slow {
+		slow[i].Cancel()
+		passAll(c, Preset{}, later)
+	}
+	if passed != 90 {
+		t.Errorf("a key of 60 a minute: %d passed in 30 s, want 90", passed)
+	}
+
+	c, p := f.caller(domain.KeyLimits{Limits: &domain.Limits{Concurrent: 100}}), f.preset
+	p.Limits = &domain.PresetLimits{RequestsPerMinute: 60}
+	begin(c)
+	passAll(c, p, noon)
+	for i := range slow {
+		passAll(c, p, later)
+		if slow[i].Reserve(t.Context(), p, 0, 0) == nil {
+			passed++
+			slow[i].End(Used{}, later)
+		}
+	}
+	if passed != 90 {
+		t.Errorf("a preset of 60 a minute: %d passed in 30 s, want 90", passed)
+	}
+}
+
 // TestEventOncePerLimit tells the limits of a window once each, whatever their kinds, by two nodes, and again when a limit is
 // raised.
 func TestEventOncePerLimit(t *testing.T) {
@@ -673,7 +727,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 	want(DefaultAnswer, m[:1], noon)
 	want(DefaultAnswer, m, noon.Add(-time.Hour)) // the clock was wrong
 	k.SeeAnswer("key", m, 3, noon.Add(24*time.Hour))
-	want(3, m, noon.Add(24*time.Hour))
+	want(minAnswer, m, noon.Add(24*time.Hour))
 	for i := range 100_000 {
 		k.SeeAnswer(strconv.Itoa(i), m, 1<<40, noon)
 	}

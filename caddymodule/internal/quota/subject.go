@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -51,7 +49,7 @@ const none = math.MaxInt64
 type bounds struct {
 	source any // what they are made of
 
-	requestRate, tokenRate         *rate.Limiter // of a minute, nil for none
+	requestRate, tokenRate         *bucket // of a minute, nil for none
 	requestsADay, tokensADay       int64
 	concurrent                     int64
 	nanos                          [intervals]int64
@@ -66,7 +64,7 @@ func newBounds(source any, earlier *bounds, l domain.Limits, spending [intervals
 		source: source, requestsADay: orNone(l.RequestsPerDay), tokensADay: orNone(l.TokensPerDay), concurrent: orNone(l.Concurrent),
 		requestsAMinute: l.RequestsPerMinute, tokensAMinute: l.TokensPerMinute,
 	}
-	var requests, tokens *rate.Limiter
+	var requests, tokens *bucket
 	if earlier != nil {
 		requests, tokens = earlier.requestRate, earlier.tokenRate
 	}
@@ -93,45 +91,11 @@ func orNone(limit int64) int64 {
 	return limit
 }
 
-// rateOf returns a limiter of a number in each minute, which is earlier if there is one.
-func rateOf(earlier *rate.Limiter, inMinute int64) *rate.Limiter {
-	if inMinute == 0 {
-		return nil
-	}
-	limit, burst := rate.Limit(float64(inMinute)/60), int(min(inMinute, math.MaxInt))
-	switch {
-	case earlier == nil:
-		return rate.NewLimiter(limit, burst)
-	case earlier.Burst() != burst:
-		earlier.SetLimit(limit)
-		earlier.SetBurst(burst)
-	}
-	return earlier
-}
-
-// take takes n from a limiter, also more than it has. A negative n gives back. Nil takes nothing.
-func take(l *rate.Limiter, now time.Time, n int64) {
-	if l == nil {
-		return
-	}
-	burst := int64(l.Burst())
-	for ; n > burst; n -= burst {
-		l.ReserveN(now, int(burst))
-	}
-	l.ReserveN(now, int(n))
-}
-
 // mostDebt is how many minutes of a rate one request can take.
 const mostDebt = 16
 
 // tokensOf returns how many of a request's tokens count against the rate.
 func (b *bounds) tokensOf(a amount) int64 { return min(a.tokens, mostDebt*b.tokensAMinute) }
-
-// wait returns how long until a limiter has n, which is at most what it can have.
-func wait(l *rate.Limiter, now time.Time, n int64) time.Duration {
-	lacking := float64(min(n, int64(l.Burst()))) - l.TokensAt(now)
-	return time.Duration(max(lacking, 0) / float64(l.Limit()) * float64(time.Second))
-}
 
 // nanosOf returns an amount in billionths of a US dollar.
 func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, math.MaxInt64/4))) }
@@ -324,7 +288,7 @@ func (s *subject) hasPending() bool {
 // limits of a day only.
 func (s *subject) isForgettable(m *moment) bool {
 	if b := s.bounds.Load(); b != nil {
-		for _, l := range [...]*rate.Limiter{b.requestRate, b.tokenRate} {
+		for _, l := range [...]*bucket{b.requestRate, b.tokenRate} {
 			if l != nil && l.TokensAt(m.at) < float64(l.Burst()) {
 				return false
 			}

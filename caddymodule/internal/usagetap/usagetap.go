@@ -124,6 +124,9 @@ func (t *Tap) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{t}, r)
 }
 
+// clientLeft is the status that reverse_proxy writes, without an error, where its client left before the gateway answered.
+const clientLeft = 499
+
 // Close ends a request that began at begun, and returns what it used. It passes on what the client
 // has not got yet. ended tells whether
 // the gateway sent all of its answer, and left whether the client is gone. A client that has the
@@ -134,9 +137,13 @@ func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 		t.reader = gatewayanswer.New(t.dialect, "", "")
 	}
 	seen := t.reader.Close(ended && !t.broken)
+	status := t.status
+	if left && status == clientLeft {
+		status, ended = 0, false
+	}
 	aborted := !seen.Ended && (t.broken || left && !ended)
 	used := &usage.Request{
-		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
+		Dialect: t.dialect, Model: seen.Model, Status: status, Failed: seen.Failed, Aborted: aborted,
 		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
 		Content: seen.Content,
 		Start:   begun, Duration: time.Since(begun),
@@ -146,10 +153,10 @@ func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 		cost, err := decimal.NewFromString(told)
 		used.Cost, used.HasCost = cost, err == nil
 	}
-	if t.status == 0 || t.status >= 400 {
+	if status == 0 || status >= 400 {
 		used.Unknown = "" // an error uses nothing, unless it says so
 	}
-	if t.status == 0 && aborted {
+	if status == 0 && aborted {
 		used.Unknown = gatewayanswer.Aborted
 	}
 	return used

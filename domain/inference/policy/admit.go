@@ -48,7 +48,7 @@ func (c *Check) where() string {
 	case c.Policy != nil:
 		return "where the preset has a policy"
 	case c.Who.IsLimited():
-		return "for a key with limits"
+		return "for a key of some presets or models"
 	case len(c.Disabled) > 0:
 		return "where server tools are disabled"
 	}
