@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
@@ -72,28 +73,35 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true, nil}
 	issue := domain.Principal.CheckIssueKeys
 	return []operation{
-		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q status sort order"},
+		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q in tag label owner model include status sort order"},
+		{"server_state", get, "presets/-/state", domain.Principal.CheckManagementOfAll, none, getState, 0, ""},
 		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, inWorkspace, ""},
-		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), updatePreset, inWorkspace | changes, ""},
+		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), decoded(updatePreset), inWorkspace | changes, ""},
 		{"preset_archive", del, "presets/{slug}", manage, reference, archivePreset, inWorkspace | changes, ""},
 		{"preset_restore", post, "presets/{slug}/restore", manage, reference, restorePreset, inWorkspace | changes, ""},
 		{"preset_create_responses", post, "presets/{slug}/responses", create, capture(schemas.ResponsesRequest, schemas.ResponsesTemplate), createPresetFrom(domain.Responses), inWorkspace | changes, release},
 		{"preset_create_chat", post, "presets/{slug}/chat/completions", create, capture(schemas.ChatRequest, schemas.ChatTemplate), createPresetFrom(domain.Chat), inWorkspace | changes, release},
 		{"preset_create_messages", post, "presets/{slug}/messages", create, capture(schemas.MessagesRequest, schemas.MessagesTemplate), createPresetFrom(domain.Messages), inWorkspace | changes, release},
-		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, inWorkspace | changes, ""},
+		{"preset_try", post, "presets/{slug}/try", manage, capture(schemas.Trial, schemas.Trial), tryVersion, inWorkspace, "template"},
+		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), decoded(designateVersion), inWorkspace | changes, ""},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, inWorkspace, "from to"},
 		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace | paged, ""},
 		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, inWorkspace, report + " label since"},
 		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, inWorkspace, ""},
+		{"input_list", get, "presets/{slug}/inputs", anyone, none, listInputs, inWorkspace | paged, ""},
+		{"input_create", post, "presets/{slug}/inputs", manage, body(schemas.CreateInput), decoded(createInput), inWorkspace | changes, ""},
+		{"input_get", get, "presets/{slug}/inputs/{input}", anyone, none, getInput, inWorkspace, ""},
+		{"input_update", patch, "presets/{slug}/inputs/{input}", manage, body(schemas.UpdateInput), decoded(updateInput), inWorkspace | changes, ""},
+		{"input_delete", del, "presets/{slug}/inputs/{input}", manage, reference, deleteInput, inWorkspace | changes, ""},
 		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, inWorkspace | paged, "fields"},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, inWorkspace, ""},
 		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, inWorkspace | paged, ""},
 		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, inWorkspace | changes, ""},
 		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, inWorkspace | changes, ""},
 		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, paged, ""},
-		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), createWorkspace, changes, ""},
+		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), decoded(createWorkspace), changes, ""},
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, 0, ""},
-		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, changes, ""},
+		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), decoded(updateWorkspace), changes, ""},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, changes, "confirm_default_workspace_deletion"},
 		{"budget_list", get, "workspaces/{workspace}/budgets", manage, none, listBudgets, 0, ""},
 		{"budget_get", get, "workspaces/{workspace}/budgets/{interval}", manage, none, getBudget, 0, ""},
@@ -105,7 +113,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"keys_list", get, "keys", issue, none, listKeys, inWorkspace | ofKeys, "include_disabled offset limit"},
 		{"keys_create", post, "keys", issue, body(schemas.CreateKey), createKey, changes | ofKeys, ""},
 		{"keys_get", get, "keys/{hash}", issue, none, getKey, ofKeys, ""},
-		{"keys_update", patch, "keys/{hash}", issue, body(schemas.UpdateKey), updateKey, changes | ofKeys, ""},
+		{"keys_update", patch, "keys/{hash}", issue, body(schemas.UpdateKey), decoded(updateKey), changes | ofKeys, ""},
 		{"keys_delete", del, "keys/{hash}", issue, none, deleteKey, changes | ofKeys, ""},
 		{"keys_rotate", post, "keys/{hash}/rotate", issue, requestBody{schemas.RotateKey, true, nil}, rotateKey, changes | ofKeys, ""},
 	}
@@ -147,6 +155,8 @@ type call struct {
 	isRead  bool             // the request's body was read whole
 
 	pageSize int64 // taken from versionPages until the answer is sent
+
+	trial *trying // goes on as an inference request, nil for none
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
@@ -158,11 +168,16 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	return c
 }
 
-func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	c := h.newCall(w, r)
 	defer c.releasePage()
-	status := c.render(c.serve())
+	a, err := c.serve()
+	if err == nil && c.trial != nil {
+		return c.tryOn(next)
+	}
+	status := c.render(a, err)
 	h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
+	return nil
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,

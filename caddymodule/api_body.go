@@ -39,6 +39,17 @@ func (c *call) readBody() (err error) {
 
 func (c *call) decode(value any) error { return schema.Decode(c.body, value) }
 
+// decoded returns an operation that takes its body.
+func decoded[T any](run func(*call, T) (response, error)) func(*call) (response, error) {
+	return func(c *call) (response, error) {
+		var body T
+		if err := c.decode(&body); err != nil {
+			return response{}, err
+		}
+		return run(c, body)
+	}
+}
+
 // readWorkspaceReference takes the workspace from the body. It may be there instead of in
 // the query.
 func (c *call) readWorkspaceReference() error {

@@ -129,11 +129,7 @@ func createKey(c *call) (response, error) {
 	return c.answerKey(http.StatusCreated, k, secret, err)
 }
 
-func updateKey(c *call) (response, error) {
-	var patch domain.KeyPatch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func updateKey(c *call, patch domain.KeyPatch) (response, error) {
 	w, err := c.writeKey()
 	if err != nil {
 		return response{}, err

@@ -162,6 +162,11 @@ func (c *call) digest() [sha256.Size]byte {
 	for _, name := range [...]string{"slug", "version", "label", "workspace"} {
 		add(c.found.Value(name))
 	}
+	for _, name := range [...]string{"input", "interval"} {
+		if value := c.found.Value(name); value != "" { // else digests of earlier versions would differ
+			add(value)
+		}
+	}
 	add(url.Values(c.given.query).Encode())
 	add(c.given.owner)
 	add(c.given.override)

@@ -2,13 +2,18 @@ package caddymodule
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/query"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
@@ -105,51 +110,40 @@ func (c *call) readRelease() (how domain.Release, err error) {
 
 // listPresets lists the presets that the query asks for, by default all but archived ones.
 func listPresets(c *call) (response, error) {
-	query, err := c.readPresetQuery()
+	list, by, err := c.given.query.Presets()
+	if err == nil && by != "" {
+		list.Rank, err = c.rank(by == query.ByErrors)
+	}
 	if err != nil {
 		return response{}, err
 	}
-	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, c.given.page))
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, list, c.given.page))
 }
 
-// readPresetQuery reads which presets to list, and in which order. Its strings but q are
-// constants, which a cache may keep.
-func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
-	status, err := c.given.query.Word("status", string(domain.ActivePresets), string(domain.DisabledPresets), string(domain.ArchivedPresets), string(domain.AllPresets))
-	if err != nil {
-		return q, err
+// rank returns how many requests each preset had in the last day, or how many of them failed.
+func (c *call) rank(isOfErrors bool) (rank map[string]int64, err error) {
+	if c.h.Inference == nil || c.h.Inference.Usage == nil {
+		return nil, domain.InvalidAt("sort", "must be updated, name or slug, because usage is not measured")
 	}
-	q.Filter = domain.PresetFilter(status)
-	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
-		if q.Text, err = c.given.query.Only("q"); err != nil {
-			return q, err
+	workspace := c.given.workspace
+	if workspace == "" {
+		if workspace, err = c.h.Inference.resolver.WorkspaceID(c.r.Context(), c.who); err != nil {
+			return nil, err
 		}
 	}
-	if err := domain.CheckSearchText(q.Text); err != nil {
-		return q, err
-	}
-	const updated = "updated" // the usual order
-	by, err := c.given.query.Word("sort", updated, string(domain.SortName), string(domain.SortSlug))
-	if err != nil {
-		return q, err
-	}
-	if by != updated {
-		q.Sort = domain.PresetSort(by)
-	}
-	order, err := c.given.query.Word("order", "asc", "desc")
-	q.Ascending = order == "asc"
-	return q, err
+	last := domain.UsageRange{From: c.start.Add(-24 * time.Hour), To: c.start}
+	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, workspace, last, func(rows iter.Seq2[domain.UsageRow, error]) (err error) {
+		rank, err = usage.Rank(rows, isOfErrors)
+		return err
+	})
+	return rank, err
 }
 
 func getPreset(c *call) (response, error) {
 	return c.answerObject(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
 }
 
-func updatePreset(c *call) (response, error) {
-	var patch domain.PresetPatch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func updatePreset(c *call, patch domain.PresetPatch) (response, error) {
 	return c.answerChange(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
 }
 
@@ -161,11 +155,7 @@ func restorePreset(c *call) (response, error) {
 	return c.answerChange(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
-func designateVersion(c *call) (response, error) {
-	var to domain.Designation
-	if err := c.decode(&to); err != nil {
-		return response{}, err
-	}
+func designateVersion(c *call, to domain.Designation) (response, error) {
 	return c.answerChange(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
 }
 
@@ -204,11 +194,18 @@ func listVersions(c *call) (response, error) {
 	case fields != "":
 		return response{}, domain.InvalidAt("fields", "must be summary")
 	}
+	return c.largePage(func() (domain.Found, error) {
+		return c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page)
+	})
+}
+
+// largePage answers with a page that may be large.
+func (c *call) largePage(read func() (domain.Found, error)) (response, error) {
 	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
 		return response{}, err
 	}
 	defer readingPages.Release(1)
-	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page)
+	list, err := read()
 	if err != nil {
 		return response{}, err
 	}
@@ -264,4 +261,28 @@ func putLabel(c *call) (response, error) {
 
 func deleteLabel(c *call) (response, error) {
 	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label")))
+}
+
+func listInputs(c *call) (response, error) {
+	return c.largePage(func() (domain.Found, error) {
+		return inputs.List(c.r.Context(), c.h.service, c.who, c.given.workspace, c.slug(), c.given.page)
+	})
+}
+
+func getInput(c *call) (response, error) {
+	return c.answerObject(inputs.Get(c.r.Context(), c.h.service, c.who, c.given.workspace, c.slug(), c.found.Value("input")))
+}
+
+func createInput(c *call, patch inputs.Patch) (response, error) {
+	a, err := c.answerChange(inputs.Create(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), patch))
+	a.status = http.StatusCreated
+	return a, err
+}
+
+func updateInput(c *call, patch inputs.Patch) (response, error) {
+	return c.answerChange(inputs.Update(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), c.found.Value("input"), patch))
+}
+
+func deleteInput(c *call) (response, error) {
+	return c.answerRemoval(inputs.Delete(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), c.found.Value("input")))
 }

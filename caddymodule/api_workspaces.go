@@ -24,11 +24,7 @@ func listWorkspaces(c *call) (response, error) {
 	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, c.given.page))
 }
 
-func createWorkspace(c *call) (response, error) {
-	var in domain.WorkspacePatch
-	if err := c.decode(&in); err != nil {
-		return response{}, err
-	}
+func createWorkspace(c *call, in domain.WorkspacePatch) (response, error) {
 	c.inert = c.h.content.Inert(&in)
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
@@ -39,11 +35,7 @@ func getWorkspace(c *call) (response, error) {
 	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.found.Value("workspace")))
 }
 
-func updateWorkspace(c *call) (response, error) {
-	var patch domain.WorkspacePatch
-	if err := c.decode(&patch); err != nil {
-		return response{}, err
-	}
+func updateWorkspace(c *call, patch domain.WorkspacePatch) (response, error) {
 	c.inert = c.h.content.Inert(&patch)
 	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }

@@ -155,50 +155,14 @@ func (k ConfiguredKey) hash(repl *caddy.Replacer) (hash domain.KeyHash, err erro
 		}
 		return hash, nil
 	}
-	if !isPlaceholder(k.Secret) {
+	if !ownkeys.IsPlaceholder(k.Secret) {
 		return hash, fmt.Errorf("the secret must be a placeholder, such as {env.PRESETS_KEY}, or %s and 64 hexadecimal digits", hashedPrefix)
 	}
-	secret, err := expandSecret(repl, k.Secret)
+	secret, err := ownkeys.ExpandSecret(repl, k.Secret)
 	if err != nil {
 		return hash, err
 	}
 	return domain.HashSecret(secret), nil
-}
-
-// expandSecret returns the secret that a placeholder gives. Errors name the placeholder alone.
-func expandSecret(repl *caddy.Replacer, placeholder string) (string, error) {
-	secret, err := repl.ReplaceOrErr(placeholder, true, true)
-	if err != nil {
-		return "", err
-	}
-	secret = strings.TrimSpace(secret) // a file ends in a line break
-	if err := checkSecret(secret); err != nil {
-		return "", fmt.Errorf("%s: %w", placeholder, err)
-	}
-	return secret, nil
-}
-
-func isPlaceholder(text string) bool {
-	inner, ok := strings.CutPrefix(text, "{")
-	if !ok {
-		return false
-	}
-	inner, ok = strings.CutSuffix(inner, "}")
-	return ok && inner != "" && !strings.ContainsAny(inner, "{}")
-}
-
-// checkSecret refuses secrets that can be guessed or cannot be sent as a bearer token.
-func checkSecret(secret string) error {
-	if len(secret) < ownkeys.MinSecret {
-		return fmt.Errorf("the secret must be at least %d characters", ownkeys.MinSecret)
-	}
-	if len(secret) > ownkeys.MaxSecret {
-		return fmt.Errorf("the secret must be at most %d characters", ownkeys.MaxSecret)
-	}
-	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("the secret must be printable ASCII without spaces")
-	}
-	return nil
 }
 
 const (

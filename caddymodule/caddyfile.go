@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -278,7 +279,7 @@ func keyOf(d *caddyfile.Dispenser, name string, most int, syntax string) (key Co
 		}
 	}
 	switch {
-	case isPlaceholder(key.Secret):
+	case ownkeys.IsPlaceholder(key.Secret):
 	case strings.HasPrefix(key.Secret, hashedPrefix):
 		if _, err := key.hash(nil); err != nil {
 			return key, d.Errf("%s: %v", name, err)
@@ -286,7 +287,7 @@ func keyOf(d *caddyfile.Dispenser, name string, most int, syntax string) (key Co
 	case strings.ContainsAny(key.Secret, "{}"):
 		return key, d.Errf("%s: the secret must be one placeholder or hold no braces", name)
 	default:
-		if err := checkSecret(key.Secret); err != nil {
+		if err := ownkeys.CheckSecret(key.Secret); err != nil {
 			return key, d.Errf("%s: %v", name, err)
 		}
 		digits, _ := domain.HashSecret(key.Secret).MarshalText() // never fails

@@ -157,12 +157,14 @@ func TestConditionsOfChanges(t *testing.T) {
 				object = "/v1/workspaces/" + workspace
 			case strings.Contains(path, "/labels/"):
 				object += "/labels/one"
+			case strings.Contains(path, "/inputs/"):
+				object += "/inputs/" + s.inputOf(preset)
 			}
 			state := func() string { // of every object that the change could touch
 				return s.manage("GET", object, "").body + s.manage("GET", "/v1/presets/"+preset, "").body + fmt.Sprint(s.changesRecorded())
 			}
-			f.n++
 			change := func(headers ...string) reply {
+				f.n++
 				return s.manage(method, "/v1/"+f.fill(r.exists.path, preset, workspace), f.fill(r.exists.body, preset, workspace), headers...)
 			}
 			before := state()
@@ -189,8 +191,8 @@ func TestConditionsOfChanges(t *testing.T) {
 			}
 			for _, holds := range []string{"If-Match: " + otherTag + ", %s", "If-Match: %s", "If-None-Match: " + otherTag, "If-Match: *"} {
 				condition := strings.ReplaceAll(holds, "%s", s.manage("GET", object, "").tag(t))
-				if r := change(condition); r.status != 200 {
-					t.Errorf("with %s: got %d %s, want 200", condition, r.status, r.body)
+				if got := change(condition); got.status != r.exists.status {
+					t.Errorf("with %s: got %d %s, want %d", condition, got.status, got.body, r.exists.status)
 				}
 				if method == "DELETE" {
 					return

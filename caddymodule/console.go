@@ -24,8 +24,9 @@ type Console struct {
 }
 
 // provision sets defaults and returns the page. base is the base path, without a slash at
-// its end. The page tells which settings the schemas do not know. hasKeys is whether the API has keys.
-func (c *Console) provision(repl *caddy.Replacer, base string, hasKeys bool) (*console.Page, error) {
+// its end. The page tells which settings the schemas do not know. hasKeys is whether the API has keys,
+// and isAlone whether pages of the gateway need a key, which browsers do not send for them.
+func (c *Console) provision(repl *caddy.Replacer, base string, hasKeys, isAlone bool) (*console.Page, error) {
 	path, err := repl.ReplaceOrErr(cmp.Or(c.Path, defaultConsolePath), true, true)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (c *Console) provision(repl *caddy.Replacer, base string, hasKeys bool) (*c
 	if err != nil {
 		return nil, err
 	}
-	return console.New(c.Path, base, settings, hasKeys)
+	return console.New(c.Path, base, settings, hasKeys, isAlone)
 }
 
 // consolePath is the pattern of a console's path. The page compares it with the address in

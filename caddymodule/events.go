@@ -19,6 +19,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -108,10 +109,10 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 			return fmt.Errorf("%s: has the same url as webhook[%d]", place, earlier)
 		}
 		seen[address] = i
-		if !isPlaceholder(w.Secret) {
+		if !ownkeys.IsPlaceholder(w.Secret) {
 			return fmt.Errorf("%s: secret %w", place, errWebhookSecret)
 		}
-		secret, err := expandSecret(repl, w.Secret)
+		secret, err := ownkeys.ExpandSecret(repl, w.Secret)
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
@@ -139,7 +140,7 @@ func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 		if name != "secret" {
 			return d.Err("webhook: unrecognized subdirective, want secret")
 		}
-		if w.Secret, err = directive.OnlyArg(d, "webhook: secret", "a placeholder"); err == nil && !isPlaceholder(w.Secret) {
+		if w.Secret, err = directive.OnlyArg(d, "webhook: secret", "a placeholder"); err == nil && !ownkeys.IsPlaceholder(w.Secret) {
 			err = d.Errf("webhook: secret %v", errWebhookSecret)
 		}
 		return err

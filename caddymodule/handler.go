@@ -261,7 +261,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.Health != "" && path == h.Health:
 		h.serveHealth(w, r)
 	case h.isAPIPath(path):
-		h.serveAPI(w, r)
+		return h.serveAPI(w, r, next)
 	default:
 		return h.forward(w, r, path, next)
 	}
@@ -270,7 +270,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, next caddyhttp.Handler) error {
 	requestpath.StripUpgrade(r)
-	sent := sentCredentials(r)
+	sent := ownkeys.Sent(r)
 	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {
 		return h.serveInference(w, r, path, sent, next)
@@ -313,11 +313,17 @@ func (h *Handler) warnOfSite(ctx caddy.Context) {
 // warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts
 // can read its key, or answer in its place with a service worker. Its headers prevent neither.
 func (h *Handler) warnOfSharedOrigin() {
-	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
+	if h.Console == nil || h.isConsoleAlone() {
 		return
 	}
 	h.logger.Warn("pages of a gateway behind this site can steal the console's key: set keys everywhere, or serve the console on another host name",
 		zap.String("console", h.Console.Path))
+}
+
+// isConsoleAlone tells whether pages of the gateway need a key, so that browsers open none beside the
+// console. An empty mode is the default one.
+func (h *Handler) isConsoleAlone() bool {
+	return h.Inference != nil && (h.Inference.Keys == "" || h.Inference.Keys == keysEverywhere)
 }
 
 // Interface guards

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/serverstate"
 )
 
 // checkHealthPath refuses a path that normalization would change.
@@ -60,4 +61,12 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodHead {
 		_, _ = io.WriteString(w, text) // fails if the client left
 	}
+}
+
+// getState tells how the stores, the webhooks and the measurement of usage are doing.
+func getState(c *call) (response, error) {
+	measured := serverstate.UsageOf(&c.h.shared.usage.Ledger, c.h.Inference != nil && c.h.Inference.Usage != nil)
+	text, err := serverstate.Of(c.r.Context(), c.h.live, c.h.shared.webhooks.State(), measured)
+	c.header.Set("Cache-Control", "no-store")
+	return object(http.StatusOK, text, ""), err // no tag, since it changes by itself
 }

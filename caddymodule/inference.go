@@ -8,13 +8,16 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/beginning"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/trial"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
@@ -24,14 +27,15 @@ import (
 // inferenceCall is one inference request.
 type inferenceCall struct {
 	call
-	credentials credentials // as they were sent; keys of ours are no longer in the headers
-	normalized  string      // the path
-	path        string      // the normalized path below the base path; or nothing
+	credentials ownkeys.Credentials // as they were sent; keys of ours are no longer in the headers
+	normalized  string              // the path
+	path        string              // the normalized path below the base path; or nothing
+	trial       *trying             // nil for a request of a client
 	route       *inferenceRoute
 	dryRun      bool
-	held        heldbody.Body // the body, if it was read
-	response    beginning     // of the gateway
-	named       struct {      // the applied preset, empty without one
+	held        heldbody.Body    // the body, if it was read
+	response    beginning.Writer // of the gateway
+	named       struct {         // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -49,10 +53,8 @@ type inferenceCall struct {
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
 // r no longer has keys of ours. sent has the credentials that the client sent.
-func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
-	c.held.Limit = h.Inference.MaxMemory
-	c.mapPlaceholders()
+func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent ownkeys.Credentials, next caddyhttp.Handler) error {
+	c := h.newInferenceCall(w, r, normalized, sent)
 	route := inferenceRouteOf(c.path)
 	switch {
 	case route == nil:
@@ -74,6 +76,13 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 	return c.pass(next)
 }
 
+func (h *Handler) newInferenceCall(w http.ResponseWriter, r *http.Request, normalized string, sent ownkeys.Credentials) *inferenceCall {
+	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
+	c.held.Limit = h.Inference.MaxMemory
+	c.mapPlaceholders()
+	return c
+}
+
 // pass handles a route on which no preset is resolved. It checks the key and the policy of
 // other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
@@ -89,7 +98,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if opening := c.limitHeaders(); opening != nil {
-		c.response.ResponseWriter, c.response.opening = c.w, opening
+		c.response.ResponseWriter, c.response.Opening = c.w, opening
 		c.w = &c.response
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
@@ -122,6 +131,9 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 func (c *inferenceCall) refuse(err error) {
 	c.held.Drop() // the answer may take its time
 	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
+	if c.trial != nil {
+		err = trial.Within("request", err)
+	}
 	c.render(response{}, err)
 }
 
@@ -168,14 +180,14 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
-	c.response.ResponseWriter, c.response.opening = c.w, c.limitHeaders()
+	c.response.ResponseWriter, c.response.Opening = c.w, c.limitHeaders()
 	c.w = &c.response
 	if c.measured != nil || c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
 	} else {
 		err = next.ServeHTTP(c.w, c.r)
 	}
-	if err != nil && !c.response.begun {
+	if err != nil && !c.response.Begun {
 		c.renderGatewayError(err)
 	}
 	return err
@@ -218,7 +230,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return none, err
 	}
 	var err error
-	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
+	if c.held.Sent, err = c.readSent(); err != nil {
 		return none, err
 	}
 	text, err := c.held.Decode(c.r.Header, c.held.Sent, c.h.Inference.MaxBodySize)
@@ -230,7 +242,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	isMeasured := c.ticket.BoundsUse() || c.dryRun && (c.who.LimitsMeasured() || c.isWorkspaceMeasured()) // a dry run has no ticket
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Measured: isMeasured,
-		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
+		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held, Trial: c.trial.version(),
 	})
 	if err != nil {
 		return none, err
@@ -304,7 +316,10 @@ func (c *inferenceCall) setSession(id string) {
 func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a longer name of a model. A placeholder with it would keep
 	// all of that in memory.
-	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
+	named := resolution.Preset + "@" + unsaved
+	if resolution.Version != 0 {
+		named = resolution.Preset + "@" + strconv.Itoa(resolution.Version)
+	}
 	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
 	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version
 	c.setPlaceholder(slugPlaceholder, c.named.preset)

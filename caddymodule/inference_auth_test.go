@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -187,7 +188,7 @@ func TestInferenceKeys(t *testing.T) {
 			got := s.upstream.one(t)
 			exchange(t, stock, request).want(t, 202)
 			want, left := s.upstream.one(t), leftOf(tc.headers)
-			for i, name := range credentialHeaders {
+			for i, name := range ownkeys.CredentialHeaders {
 				if delete(want.header, name); left[i] != nil {
 					want.header[name] = left[i]
 				}
@@ -206,7 +207,7 @@ func TestInferenceKeys(t *testing.T) {
 // leftOf returns the values of Authorization and X-Api-Key that pass upstream. A header
 // with a key of ours is removed whole.
 func leftOf(headers []string) (left [2][]string) {
-	for i, name := range credentialHeaders {
+	for i, name := range ownkeys.CredentialHeaders {
 		for _, h := range headers {
 			field, value, _ := strings.Cut(h, ":")
 			value = strings.TrimSpace(value)
@@ -443,8 +444,8 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	s := start(t, standard)
 	const warning = "the log shows keys that clients send over HTTP/3"
 	const access, failed = `"http.log.access"`, `"http.log.error"`
-	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key"]`
-	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
+	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key","X-Inference-Key"]`
+	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>X-Inference-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
 	own := func(format string) string { // the site's own log
 		return strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
 	}
@@ -460,7 +461,7 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 		{"keys optional", "", "", s.siteWithTLS(inferring("keys optional")), every, []string{access, failed}},
 		{"console", "format console", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
 		{"another filter", "format filter {\nrequest>headers>Cookie delete\n}", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
-		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", s.siteWithTLS(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key"]`, []string{access, failed}},
+		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", s.siteWithTLS(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key","X-Inference-Key"]`, []string{access, failed}},
 		{"credentials in the log", filter, "servers {\nlog_credentials\n}", s.siteWithTLS(inferring()), `["Authorization","Cookie"]`, []string{access, failed}},
 		{"without an access log", "", "", strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\n", 1), every, []string{failed}},
 		{"filtered", filter, "", s.siteWithTLS(inferring()), "", nil},

@@ -175,6 +175,9 @@ func (c *inferenceCall) attribute(used *usage.Request) {
 	used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
 	used.Preset, used.Version = c.named.preset, c.named.version
 	used.KeyID = c.who.KeyID
+	if used.PresetID == "" { // of a new preset that is tried
+		used.Preset = ""
+	}
 }
 
 // refusedStatus returns the status of an error that Caddy answers, 0 if it has none.
@@ -241,12 +244,12 @@ const requestIDHeader = "X-Preset-Request-Id"
 // answer's header is written. If the request names a preset, the gateway's header of this name
 // does not pass.
 func (c *inferenceCall) showHandle(status int, begun time.Time) {
-	if c.named.id == "" || c.h.Inference.Usage == nil {
+	if c.named.preset == "" || c.h.Inference.Usage == nil {
 		return
 	}
 	header := c.w.Header()
 	handles := c.h.shared.usage.Handles.Load()
-	if handles == nil {
+	if handles == nil || c.trial != nil { // whose version nobody can name
 		header.Del(requestIDHeader)
 		return
 	}
@@ -258,7 +261,7 @@ func (c *inferenceCall) showHandle(status int, begun time.Time) {
 
 // rememberSession remembers a request with a preset and a session, for feedback.
 func (c *inferenceCall) rememberSession(used *usage.Request) {
-	if c.named.id == "" || c.session == "" {
+	if c.named.id == "" || c.session == "" || c.trial != nil {
 		return
 	}
 	if c.requested == (usage.RequestID{}) {

@@ -136,7 +136,7 @@ func TestPresetSearch(t *testing.T) {
 		"q=a&q=b":                       "q: given more than once",
 		"q=%FF":                         "q: must be UTF-8 of at most 256 characters",
 		"q=" + strings.Repeat("x", 257): "q: must be UTF-8 of at most 256 characters",
-		"sort=created":                  "sort: must be updated, name or slug",
+		"sort=created":                  "sort: must be updated, name, slug, use or errors",
 		"sort=":                         "sort: must not be empty",
 		"sort=name&sort=name":           "sort: given more than once",
 		"order=up":                      "order: must be asc or desc",

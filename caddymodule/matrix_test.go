@@ -13,7 +13,7 @@ import (
 )
 
 // cell is a request of the matrix, with its status for a key that permits it. In path and
-// body, {p} is the slug of a preset with two versions and the labels one and both. {w} is
+// body, {p} is the slug of a preset with two versions, the labels one and both, and an input {i}. {w} is
 // the slug of a workspace, {k} the hash of a key, and {n} a number unique to the cell.
 type cell struct {
 	path, body string
@@ -33,6 +33,7 @@ type row struct {
 // matrix has a row for each route, by its method and path.
 var matrix = map[string]row{
 	"GET presets":                                      {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
+	"GET presets/-/state":                              {"management", cell{"presets/-/state", "", 200}, nil, false},
 	"GET presets/{slug}":                               {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
 	"PATCH presets/{slug}":                             {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}, {"presets/{p}", `{"limits":{"tokens_per_day":1{n}}}`, 200}}, false},
 	"DELETE presets/{slug}":                            {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
@@ -40,11 +41,17 @@ var matrix = map[string]row{
 	"POST presets/{slug}/responses":                    {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
 	"POST presets/{slug}/chat/completions":             {"creators", cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200}, []cell{{"presets/c-{n}/chat/completions", `{}`, 200}}, false},
 	"POST presets/{slug}/messages":                     {"creators", cell{"presets/{p}/messages", `{"top_k":{n}}`, 200}, []cell{{"presets/m-{n}/messages", `{}`, 200}}, false},
+	"POST presets/{slug}/try":                          {"management", cell{"presets/{p}/try", `{"dialect":"chat","version":{},"request":{}}`, 404}, []cell{{"presets/absent/try", `{"dialect":"chat","version":{},"request":{}}`, 404}}, false}, // there is no inference block
 	"POST presets/{slug}/designate":                    {"management", cell{"presets/{p}/designate", `{"version":1}`, 200}, []cell{{"presets/absent/designate", `{"version":1}`, 404}, {"presets/{p}/designate", `{"version":9}`, 404}, {"presets/{p}/designate", `{"label":"absent"}`, 404}}, false},
 	"GET presets/{slug}/diff":                          {"anyone", cell{"presets/{p}/diff?from=1&to=one", "", 200}, []cell{{"presets/absent/diff?from=1&to=1", "", 404}, {"presets/{p}/diff?from=1&to=9", "", 404}, {"presets/{p}/diff?from=absent&to=1", "", 404}}, false},
 	"GET presets/{slug}/history":                       {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
 	"GET presets/{slug}/usage":                         {"anyone", cell{"presets/{p}/usage", "", 200}, []cell{{"presets/absent/usage", "", 404}}, false},
 	"POST presets/{slug}/feedback":                     {"anyone", cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}}, false}, // usage is not measured
+	"GET presets/{slug}/inputs":                        {"anyone", cell{"presets/{p}/inputs", "", 200}, []cell{{"presets/absent/inputs", "", 404}}, false},
+	"POST presets/{slug}/inputs":                       {"management", cell{"presets/{p}/inputs", `{"name":"n{n}","dialect":"chat"}`, 201}, []cell{{"presets/absent/inputs", `{"name":"n","dialect":"chat"}`, 404}}, false},
+	"GET presets/{slug}/inputs/{input}":                {"anyone", cell{"presets/{p}/inputs/{i}", "", 200}, []cell{{"presets/absent/inputs/{i}", "", 404}, {"presets/{p}/inputs/absent", "", 404}}, false},
+	"PATCH presets/{slug}/inputs/{input}":              {"management", cell{"presets/{p}/inputs/{i}", `{"name":"m{n}"}`, 200}, []cell{{"presets/absent/inputs/{i}", `{"name":"m"}`, 404}, {"presets/{p}/inputs/absent", `{"name":"m"}`, 404}}, false},
+	"DELETE presets/{slug}/inputs/{input}":             {"management", cell{"presets/{p}/inputs/{i}", "", 200}, []cell{{"presets/absent/inputs/{i}", "", 404}, {"presets/{p}/inputs/absent", "", 404}}, false},
 	"GET presets/{slug}/versions":                      {"anyone", cell{"presets/{p}/versions", "", 200}, []cell{{"presets/absent/versions", "", 404}}, false},
 	"GET presets/{slug}/versions/{version}":            {"anyone", cell{"presets/{p}/versions/1", "", 200}, []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}}, false},
 	"GET presets/{slug}/labels/{label}":                {"anyone", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
@@ -144,7 +151,7 @@ func wants(who caller, creators string, r row, c cell) int {
 		return http.StatusForbidden
 	case who.blind && (strings.Contains(path, "{k}") || r.may == "issuers" && strings.Contains(query+c.body, "default")):
 		return http.StatusNotFound
-	case who.onlyWorkspace && r.exists.path == "workspaces" && r.exists.body != "":
+	case who.onlyWorkspace && (r.exists.path == "workspaces" && r.exists.body != "" || r.exists.path == "presets/-/state"):
 		return http.StatusForbidden // a new workspace
 	case who.onlyWorkspace && !who.blind && strings.HasPrefix(path, "workspaces/default") && (strings.Contains(c.body, "limits") || strings.Contains(path, "/budgets/")):
 		return http.StatusForbidden // what bounds its own team
@@ -180,6 +187,9 @@ type fixtures struct {
 
 // fill replaces the names in text by objects.
 func (f *fixtures) fill(text, preset, workspace string) string {
+	if strings.Contains(text, "{i}") {
+		text = strings.ReplaceAll(text, "{i}", f.s.inputOf(preset))
+	}
 	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{k}", f.hash, "{m}", f.manager, "{n}", fmt.Sprint(f.n)).Replace(text)
 }
 
@@ -201,12 +211,27 @@ func (f *fixtures) preset(archived bool) string {
 	f.s.manage("POST", path+"/responses", `{"top_k":1}`).want(f.s.t, 200)
 	f.s.manage("PUT", path+"/labels/one", `{"version":1}`).want(f.s.t, 200)
 	f.s.manage("PUT", path+"/labels/both", `{"split":[{"version":1,"weight":1},{"version":2,"weight":3}]}`).want(f.s.t, 200)
-	f.changes += 4
+	f.s.manage("POST", path+"/inputs", `{"name":"i","dialect":"chat"}`).want(f.s.t, 201)
+	f.changes += 5
 	if archived {
 		f.s.manage("DELETE", path, "").want(f.s.t, 200)
 		f.changes++
 	}
 	return slug
+}
+
+// inputOf returns the id of the first saved input of a preset, and a word without one.
+func (s *server) inputOf(slug string) string {
+	s.t.Helper()
+	var list struct{ Data []struct{ ID string } }
+	r := s.manage("GET", "/v1/presets/"+slug+"/inputs", "")
+	if err := json.Unmarshal([]byte(r.body), &list); err != nil {
+		s.t.Fatalf("%s: got %d %s", slug, r.status, r.body)
+	}
+	if len(list.Data) == 0 {
+		return "absent"
+	}
+	return list.Data[0].ID
 }
 
 func (f *fixtures) workspace() string {
@@ -321,7 +346,7 @@ func testMatrix(t *testing.T, creators string, sample int) {
 	for route, r := range matrix {
 		method, path, _ := strings.Cut(route, " ")
 		cells := append([]cell{r.exists}, r.missing...)
-		if strings.HasPrefix(path, "presets") {
+		if strings.HasPrefix(path, "presets") && path != "presets/-/state" {
 			mark := "?"
 			if strings.Contains(r.exists.path, "?") {
 				mark = "&"

@@ -67,11 +67,11 @@ func TestEveryOperationIsNamed(t *testing.T) {
 			continue // usage is not measured
 		}
 		var slug, where any
-		if strings.HasPrefix(op.path, "presets/") {
+		if strings.HasPrefix(op.path, "presets/{slug}") {
 			slug = preset
 		}
 		switch {
-		case regexp.MustCompile("_(list|history|usage)$").MatchString(op.name): // an operation with many objects
+		case regexp.MustCompile("_(list|history|usage|state)$").MatchString(op.name): // an operation with many objects
 		case strings.HasPrefix(op.path, "presets"), strings.HasPrefix(op.path, "key"):
 			where = home
 		case strings.Contains(op.path, "{workspace}"):
@@ -80,9 +80,8 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		counter := fmt.Sprintf(`caddy_presets_requests_total{code="%d",operation="%s"}`, c.status, op.name)
 		before, _ := strconv.Atoi(s.metric(counter))
 		var response reply
-		entry := s.logged(func() {
-			response = s.manage(op.method, "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace))
-		})
+		sent, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
+		entry := s.logged(func() { response = s.manage(op.method, sent, body) })
 		response.want(t, c.status)
 		if op.name == "workspace_create" {
 			where = response.field(t, "id")

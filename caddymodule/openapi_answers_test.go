@@ -175,6 +175,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_list", "GET", "/v1/presets", ""},
 	{"preset_list", "GET", "/v1/presets?status=all", ""},
 	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
+	{"preset_list", "GET", "/v1/presets?include=model&in=prompt", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"preset_history", "GET", "/v1/presets/p/history", ""},
 	{"preset_usage", "GET", "/v1/presets/p/usage", ""},
@@ -183,7 +184,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"version_list", "GET", "/v1/presets/p/versions?fields=summary", ""},
 	{"version_get", "GET", "/v1/presets/p/versions/1", ""},
 	{"preset_diff", "GET", "/v1/presets/p/diff?from=1&to=3", ""},
-	{"preset_update", "PATCH", "/v1/presets/p", `{"description":"d"}`},
+	{"preset_update", "PATCH", "/v1/presets/p", `{"description":"d","tags":["a"]}`},
 	{"preset_designate", "POST", "/v1/presets/p/designate", `{"version":1}`},
 	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"version":1}`},
 	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"split":[{"version":1,"weight":1},{"version":2,"weight":0}]}`},
@@ -191,6 +192,12 @@ var tour = []struct{ op, method, path, body string }{
 	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
 	{"label_delete", "DELETE", "/v1/presets/p/labels/a", ""},
 	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
+	{"input_create", "POST", "/v1/presets/p/inputs", `{"name":"a","dialect":"chat","messages":[{"role":"user","content":"hi"}],"variables":{"x":"y","z":{"type":"input_text","text":"t"}},"notes":"n"}`},
+	{"input_list", "GET", "/v1/presets/p/inputs", ""},
+	{"input_get", "GET", "/v1/presets/p/inputs/{i}", ""},
+	{"input_update", "PATCH", "/v1/presets/p/inputs/{i}", `{"dialect":"responses","messages":null,"input":"hi","notes":null}`},
+	{"preset_history", "GET", "/v1/presets/p/history", ""},
+	{"input_delete", "DELETE", "/v1/presets/p/inputs/{i}", ""},
 	{"preset_archive", "DELETE", "/v1/presets/p", ""},
 	{"preset_restore", "POST", "/v1/presets/p/restore", ""},
 	{"workspace_create", "POST", "/v1/workspaces", `{"name":"n","slug":"new","io_logging_api_key_ids":["a",5],"disabled_server_tools":["openrouter:bash"]}`},
@@ -275,6 +282,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 
 	for i, step := range tour {
+		if strings.Contains(step.path, "{i}") {
+			step.path = strings.Replace(step.path, "{i}", s.inputOf("p"), 1)
+		}
 		is := func(prefix string) bool { return strings.HasPrefix(step.path, prefix) }
 		ask := func(path, body string, headers ...string) reply {
 			return s.manage(step.method, path, body, headers...)
@@ -306,7 +316,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			check(step.op, ask(step.path, "[]"), 400)
 		}
 		success := 200
-		if step.op == "workspace_create" {
+		if step.op == "workspace_create" || step.op == "input_create" {
 			success = 201
 		}
 		if step.method == "GET" {
@@ -377,6 +387,22 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
 	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
 	check("preset_feedback", s.manage("POST", feedback, score, "Content-Type: text/plain"), 415)
+	const try, trial = "/v1/presets/p/try", `{"dialect":"chat","version":{"model":"m"},"request":{"user":"u","seed":5}}`
+	check("preset_try", s.manage("POST", try, trial, dryRun), 200)
+	check("preset_try", s.manage("POST", try, trial), 401)
+	check("preset_try", s.manage("PUT", try, trial), 405)
+	check("preset_try", s.do("POST", try, trial, bearer(inferenceSecret)), 403)
+	check("preset_try", s.manage("POST", try+"?workspace_id=nowhere", trial), 404)
+	check("preset_try", s.manage("POST", try, "[]"), 400)
+	check("preset_try", s.manage("POST", try, strings.Repeat(" ", 64<<10)+trial), 413)
+	check("preset_try", s.manage("POST", try, trial, "Content-Type: text/plain"), 415)
+	const state = "/v1/presets/-/state"
+	check("server_state", s.manage("GET", state, ""), 200)
+	check("server_state", s.do("GET", state, ""), 401)
+	check("server_state", s.manage("PUT", state, ""), 405)
+	check("server_state", s.do("GET", state, "", bearer(inferenceSecret)), 403)
+	check("server_state", s.manage("GET", state, "", "If-None-Match: none"), 400)
+	check("server_state", s.manage("GET", state, "", `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
 	for _, step := range keyTour {
 		key := s.createKey(managementSecret, `{"name":"n"}`)
 		path := strings.ReplaceAll(step.path, "{}", key.ID)
@@ -479,6 +505,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		for _, route := range inferenceRoutes {
 			check(route.name, s.do("POST", "/v1/"+route.path, `{"model":"m"}`, bearer(inferenceSecret)), status)
 		}
+		check("preset_try", s.manage("POST", try, trial, withInferenceKey), status)
 	}
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
@@ -489,6 +516,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.do("POST", "/v1/"+route.path, "{}", bearer("a-guess")), 429)
 	}
 	check("preset_feedback", s.do("POST", feedback, score, bearer("a-guess")), 429)
+	check("preset_try", s.do("POST", try, trial, bearer("a-guess")), 429)
+	check("server_state", s.do("GET", state, "", bearer("a-guess")), 429)
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 

@@ -70,8 +70,8 @@ var refused = map[int]error{
 	http.StatusTooManyRequests:       limiter.Refusal(time.Minute),
 	http.StatusInternalServerError:   &status.Error{Message: "Internal Server Error"},
 	http.StatusServiceUnavailable:    &status.Error{Message: "Service temporarily unavailable"},
-	http.StatusBadGateway:            gatewayError(http.StatusBadGateway),
-	http.StatusGatewayTimeout:        gatewayError(http.StatusGatewayTimeout),
+	http.StatusBadGateway:            status.OfGateway(http.StatusBadGateway),
+	http.StatusGatewayTimeout:        status.OfGateway(http.StatusGatewayTimeout),
 }
 
 // refusedByAdmin are those of the admin endpoint.

@@ -265,11 +265,15 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			e.refusals = append(e.refusals, http.StatusNotFound)
 		}
 		if op.method != http.MethodGet && !op.is(changes) { // it changes no object
-			e.refusals = append(e.refusals, http.StatusConflict)
+			if op.name == "preset_try" {
+				e.refusals = append(e.refusals, http.StatusBadGateway, http.StatusGatewayTimeout)
+			} else {
+				e.refusals = append(e.refusals, http.StatusConflict)
+			}
 			all = append(all, e)
 			continue
 		}
-		if op.is(ofKeys) {
+		if op.is(ofKeys) || op.name == "server_state" {
 			if op.method != http.MethodGet {
 				e.refusals = append(e.refusals, http.StatusConflict)
 			}

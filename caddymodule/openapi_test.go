@@ -302,7 +302,7 @@ func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
 		`{"version":1}`, `{"label":"a"}`, `{"version":1,"label":"a"}`, `{"split":[{"version":1,"weight":1}]}`,
 		`{"version":1,"split":[{"version":1,"weight":1}]}`, `{"workspace_id":"team"}`,
 		`{"request_id":"r","score":-0.5,"name":"a-b_c.D9"}`, `{"session_id":"s","score":true}`, `{"session_id":"s","request_id":"r","score":2,"name":"a b"}`,
-		`{"name":"n","slug":"s"}`, `{"name":"n","description":null,"status":"disabled"}`, `{"limit_usd":100}`,
+		`{"dialect":"chat","version":{"model":"m"},"request":{"messages":[]}}`, `{"name":"n","dialect":"chat","messages":[]}`, `{"name":"n","slug":"s"}`, `{"name":"n","description":null,"status":"disabled"}`, `{"limit_usd":100}`,
 	} {
 		add("", []byte(small))
 	}

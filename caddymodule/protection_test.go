@@ -41,6 +41,9 @@ var guardedOperations = []struct {
 	{"PUT", "presets/{p}/labels/new", `{"version":1,"protected":true}`, true, false},
 	{"DELETE", "presets/{p}/labels/one", ``, true, false},
 	{"DELETE", "presets/{p}/labels/both", ``, false, false},
+	{"PATCH", "presets/{p}/inputs/{i}", `{"notes":"n"}`, false, false},
+	{"PATCH", "presets/{p}/inputs/{i}", `{}`, false, false},
+	{"DELETE", "presets/{p}/inputs/{i}", ``, false, false},
 }
 
 // TestProtectionMatrix sends every change of a protected preset and label with a key that has the right,

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -41,7 +42,7 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 		return err
 	}
 	if h.Console != nil {
-		if h.page, err = h.Console.provision(repl, h.BasePath, h.KeyAPI); err != nil {
+		if h.page, err = h.Console.provision(repl, h.BasePath, h.KeyAPI, h.isConsoleAlone()); err != nil {
 			return fmt.Errorf("console: path: %w", err)
 		}
 	}
@@ -70,7 +71,7 @@ func (h *Handler) required() directive.List {
 
 // checkPlaceholder does not name the value, which may be that of a {$NAME}, and a secret.
 func checkPlaceholder(value string) error {
-	if !isPlaceholder(value) {
+	if !ownkeys.IsPlaceholder(value) {
 		return errors.New("the value must be a placeholder, such as {env.GATEWAY_KEY}")
 	}
 	return nil

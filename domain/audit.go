@@ -48,6 +48,8 @@ type AuditObject struct {
 	// Protection is set or cleared if the change did that to the label. If Label is empty,
 	// it did that to the preset.
 	Protection string `json:"protection,omitzero"`
+	// Input is the id of the preset's saved input that the change is about.
+	Input string `json:"input,omitzero"`
 	// ManagedBy is the owner of the preset after the change, empty for none.
 	ManagedBy string `json:"managed_by,omitzero"`
 }

@@ -30,6 +30,7 @@ type HistoryEntry struct {
 	ManagedBy  *string       `json:"managed_by"`
 	Override   *string       `json:"override"`
 	RequestID  *string       `json:"request_id"`
+	InputID    *string       `json:"input_id,omitzero"`
 	// ChangedKeyID is the key that was changed, if it is one.
 	ChangedKeyID *string `json:"changed_key_id"`
 }
@@ -50,7 +51,7 @@ func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(of.Label),
 		Message: nilIfZero(of.Message), Split: nilIfZero(of.Split), Status: nilIfZero(of.Status),
 		Protection: nilIfZero(of.Protection), ManagedBy: nilIfZero(of.ManagedBy), Override: nilIfZero(r.Override),
-		RequestID: nilIfZero(r.RequestID),
+		RequestID: nilIfZero(r.RequestID), InputID: nilIfZero(of.Input),
 	}
 	if of.Kind == "key" {
 		e.ChangedKeyID = &of.ID

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/search"
 )
 
 func TestScopeIsChecked(t *testing.T) {
@@ -143,7 +144,7 @@ func TestListsWithinReach(t *testing.T) {
 		return fmt.Sprint(some, got.Total)
 	}
 	for _, filter := range []domain.PresetFilter{domain.ListedPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets} {
-		for _, sort := range []domain.PresetSort{domain.SortUpdated, domain.SortName, domain.SortSlug} {
+		for _, sort := range []search.Sort{search.Updated, search.Name, search.Slug} {
 			for _, ascending := range []bool{false, true} {
 				for _, text := range []string{"", "n1", "p"} {
 					for _, page := range []domain.Page{{Limit: 10}, {Offset: 1, Limit: 2}, {Offset: 9, Limit: 1}} {
@@ -156,7 +157,7 @@ func TestListsWithinReach(t *testing.T) {
 			}
 		}
 	}
-	if got := list(who, domain.PresetQuery{Filter: domain.AllPresets, Sort: domain.SortSlug, Ascending: true}, domain.Page{Limit: 10}); got != "[{p1} {p4} {p5} {p8} {p9}] 5" {
+	if got := list(who, domain.PresetQuery{Filter: domain.AllPresets, Sort: search.Slug, Ascending: true}, domain.Page{Limit: 10}); got != "[{p1} {p4} {p5} {p8} {p9}] 5" {
 		t.Errorf("got %s", got)
 	}
 }

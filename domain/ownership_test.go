@@ -13,7 +13,7 @@ import (
 func TestOwnershipIsComplete(t *testing.T) {
 	known := []string{
 		"UpdatePreset", "DesignateVersion", "ArchivePreset", "RestorePreset", "ReleasePresetVersion", "PutLabel",
-		"DeleteLabel", "DeleteWorkspace", "PruneVersions", // the last two have tests of their own
+		"DeleteLabel", "ChangePart", "DeleteWorkspace", "PruneVersions", // the last two have tests of their own
 	}
 	others := []string{"IssueKey", "UpdateKey", "RotateKey", "RevokeKey", "RemoveKey", "PruneKeys", "CreateWorkspace", "UpdateWorkspace", "PutBudget", "DeleteBudget", "AbandonImport"}
 	for m := range reflect.TypeFor[*domain.Service]().Methods() {

@@ -63,6 +63,8 @@ type Preset struct {
 	Policy *Policy `json:"policy"`
 	// Limits bound all requests for the preset together. Nil is none.
 	Limits *PresetLimits `json:"limits,omitzero"`
+	// Tags are words by which people find the preset, in their order. Nil is none.
+	Tags []string `json:"tags,omitzero"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 )
 
 var errPresetNotFound = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found"}
@@ -189,6 +191,8 @@ type PresetPatch struct {
 	Protected *bool `json:"protected"`
 	// Policy without a Violation has the default one.
 	Policy Settable[Policy] `json:"policy"`
+	// Tags replace all tags of the preset. None may be there twice.
+	Tags Settable[[]string] `json:"tags"`
 	// Limits replace all limits of the preset.
 	Limits Settable[PresetLimits] `json:"limits"`
 	// ManagedBy sets and clears the owner.
@@ -196,7 +200,7 @@ type PresetPatch struct {
 }
 
 // UpdatePreset changes a preset. If the preset has these values already, nothing changes. A
-// protected preset is Forbidden without the right ProtectedLabels, but for its description.
+// protected preset is Forbidden without the right ProtectedLabels, but for its description and tags.
 // So are setting and clearing its protection, and its limits for a key of one workspace without the
 // right IssueKeys. A policy that fails its Check is Invalid, and
 // so is an owner that fails CheckOwner. The status, the protection, the policy and the owner
@@ -212,6 +216,12 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 	}
 	if issues := patch.Limits.Value.Check("/limits"); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
+	}
+	tags := ValueOr(patch.Tags.Value, nil)
+	for i, tag := range tags {
+		if slices.Contains(tags[:i], tag) {
+			return Outcome{}, InvalidAt("/tags/"+strconv.Itoa(i), "is in the list already")
+		}
 	}
 	if owner := patch.ManagedBy.Value; owner != nil {
 		if err := CheckOwner("/managed_by", *owner); err != nil {
@@ -230,6 +240,12 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		patch.Policy.set(&p.Policy)
 		patch.Limits.set(&p.Limits)
 		p.Limits = p.Limits.NilIfNone()
+		if patch.Tags.Given {
+			p.Tags = tags
+		}
+		if len(p.Tags) == 0 {
+			p.Tags = nil
+		}
 		patch.ManagedBy.set(&p.ManagedBy)
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
@@ -247,7 +263,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	if err != nil {
 		return err
 	}
-	named, described := p.Name != before.Name, !equal(p.Description, before.Description)
+	named, described := p.Name != before.Name, !equal(p.Description, before.Description) || !slices.Equal(p.Tags, before.Tags)
 	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
 	setOwner, setLimits := !equal(p.ManagedBy, before.ManagedBy), !equal(p.Limits, before.Limits)
 	isGuarded := named || setLimits || setStatus || protect || setPolicy

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain/search"
 )
 
 // errNoSuchVersion is the error for a version that the preset does not have. place is
@@ -177,19 +179,27 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if err != nil {
 		return list, err
 	}
-	query.only = who.ReachedPresets()
-	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
-	if list, ok := s.answers.Get(k, stamp); ok {
+	query.Only = who.ReachedPresets()
+	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.Key(), page: page}, s.store.Stamps().Presets(id)
+	isRanked := query.Sort == search.Rank // by what no stamp tells of
+	if list, ok := s.answers.Get(k, stamp); ok && !isRanked {
 		return list, nil
 	}
+	find := func(ctx context.Context, r Reader) (Found, error) {
+		text, total, err := presetPage(ctx, r, id, query, page)
+		return listed(text, total), err
+	}
 	read := func(ctx context.Context) error {
-		list, err = s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
-			text, total, err := presetPage(ctx, r, id, query, page)
-			return listed(text, total), err
-		})
+		if isRanked {
+			return s.store.View(ctx, func(r Reader) (err error) {
+				list, err = find(ctx, r)
+				return err
+			})
+		}
+		list, err = s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) { return find(ctx, r) })
 		return err
 	}
-	if query.isIndexed() {
+	if query.IsIndexed() {
 		err = read(ctx)
 	} else {
 		err = s.scans.run(ctx, read)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/search"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -37,9 +38,9 @@ func queried(all []listedPreset, q domain.PresetQuery) []listedPreset {
 		return !status || !slices.ContainsFunc(places, func(place string) bool { return strings.Contains(strings.ToLower(place), text) })
 	})
 	switch q.Sort {
-	case domain.SortSlug:
+	case search.Slug:
 		slices.SortFunc(found, func(a, b listedPreset) int { return strings.Compare(b.Slug, a.Slug) })
-	case domain.SortName:
+	case search.Name:
 		slices.SortFunc(found, func(a, b listedPreset) int {
 			return cmp.Or(strings.Compare(strings.ToLower(b.Name), strings.ToLower(a.Name)), strings.Compare(b.Name, a.Name), strings.Compare(b.Slug, a.Slug))
 		})
@@ -89,7 +90,7 @@ func TestPresetQueries(t *testing.T) {
 	for range 1000 {
 		q := domain.PresetQuery{
 			Filter:    []domain.PresetFilter{domain.ListedPresets, domain.AllPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets}[random.IntN(5)],
-			Sort:      []domain.PresetSort{domain.SortUpdated, domain.SortName, domain.SortSlug}[random.IntN(3)],
+			Sort:      []search.Sort{search.Updated, search.Name, search.Slug}[random.IntN(3)],
 			Ascending: random.IntN(2) == 0,
 		}
 		if random.IntN(3) > 0 {
@@ -110,7 +111,7 @@ func TestPresetQueries(t *testing.T) {
 		t.Error("nothing was found")
 	}
 	far := domain.Page{Offset: math.MaxInt, Limit: 1}
-	wantKind(t, errOf(f.Presets(t.Context(), user, "", domain.PresetQuery{Sort: domain.SortName}, far)), domain.Invalid, "offset: must be at most 10000")
+	wantKind(t, errOf(f.Presets(t.Context(), user, "", domain.PresetQuery{Sort: search.Name}, far)), domain.Invalid, "offset: must be at most 10000")
 }
 
 func slugsOf(list []listedPreset) (slugs []string) {
@@ -146,7 +147,7 @@ func TestSearchesAreCached(t *testing.T) {
 func TestScansEnd(t *testing.T) {
 	f := newFixture(t)
 	f.LimitScans(-time.Second)
-	for _, q := range []domain.PresetQuery{{Text: "x"}, {Sort: domain.SortName}, {Sort: domain.SortSlug}, {Ascending: true}} {
+	for _, q := range []domain.PresetQuery{{Text: "x"}, {Sort: search.Name}, {Sort: search.Slug}, {Ascending: true}} {
 		wantKind(t, errOf(f.Presets(t.Context(), user, "", q, domain.Page{Limit: 1})), domain.Unavailable, "The search took too long")
 	}
 	f.LimitScans(time.Minute)

@@ -173,6 +173,10 @@ type Reader interface {
 	Served(workspaceID, slug string) (Served, error)
 	// Spent returns what PutSpent stored for the key, preset or workspace of an id.
 	Spent(id string) ([]byte, error)
+	// Inputs yields the saved inputs of the preset of an id, as they were put, in the order of their ids. An error ends
+	// it.
+	Inputs(presetID string) iter.Seq2[[]byte, error]
+	Input(presetID, id string) ([]byte, error)
 	// FeedbackSecret returns the store's secret for handles of feedback.
 	FeedbackSecret() (FeedbackSecret, error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
@@ -229,6 +233,11 @@ type Tx interface {
 	// MaxSpentSize bytes. It replaces what is stored, and changes no stamp. The content is removed
 	// with the object. The caller has made sure that the object exists.
 	PutSpent(id string, content []byte) error
+	// PutInput stores the JSON of a saved input, in at most MaxStoredSize bytes. It replaces what is stored, and changes
+	// no stamp. The input is removed with the preset's workspace. The caller has made sure that the preset exists.
+	PutInput(presetID, id string, content []byte) error
+	// RemoveInput removes a saved input, if it is stored.
+	RemoveInput(presetID, id string) error
 	// PutFeedbackSecret stores the secret for handles of feedback. It changes no stamp. A
 	// stored secret is never changed: ErrTaken.
 	PutFeedbackSecret(secret FeedbackSecret) error

@@ -59,7 +59,7 @@ func TestConsole(t *testing.T) {
 			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
 		})
 	}
-	for _, measured := range []string{"usage", "keys"} {
+	for _, measured := range []string{"usage", "keys", "workbench"} {
 		t.Run(measured, func(t *testing.T) {
 			t.Parallel()
 			startMeasured(t).run(t, node, measured+".mjs", "CONSOLE_CHROMIUM="+chromium)

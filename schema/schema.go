@@ -55,6 +55,12 @@ type Schemas struct {
 	UpdatePreset *Schema `file:"update-preset.json"`
 	// PresetFile is the file of a preset without its requests.
 	PresetFile *Schema `file:"preset-file.json"`
+	// Trial is the body of POST /presets/{slug}/try.
+	Trial *Schema `file:"trial.json"`
+	// CreateInput is the body of POST /presets/{slug}/inputs.
+	CreateInput *Schema `file:"create-input.json"`
+	// UpdateInput is the body of PATCH /presets/{slug}/inputs/{id}.
+	UpdateInput *Schema `file:"update-input.json"`
 	// Designate is the body of POST /presets/{slug}/designate.
 	Designate *Schema `file:"designate.json"`
 	// Label is the body of PUT /presets/{slug}/labels/{label}.

@@ -87,6 +87,20 @@ func (s *store) Damaged() bool {
 	return err == nil && opened.Damaged()
 }
 
+// Details implements engine.DetailReporter.
+func (s *store) Details() *engine.Details {
+	opened, err := s.Opened()
+	if err != nil {
+		return nil
+	}
+	status := opened.Status()
+	details := &engine.Details{FreeBytes: &status.FreeBytes, NeededBytes: &status.NeededBytes, Damage: &status.Damage}
+	if !status.Checked.IsZero() {
+		details.CheckedAt = new(status.Checked.UTC())
+	}
+	return details
+}
+
 // Interface guards
 var (
 	_ domain.Store          = (*store)(nil)
@@ -94,6 +108,7 @@ var (
 	_ engine.Backuper       = (*store)(nil)
 	_ engine.RemovalAdviser = (*store)(nil)
 	_ engine.Holder         = (*store)(nil)
+	_ engine.DetailReporter = (*store)(nil)
 	_ engine.HealthReporter = (*store)(nil)
 	_ engine.DamageReporter = (*store)(nil)
 )

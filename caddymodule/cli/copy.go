@@ -177,6 +177,9 @@ func (a api) addCopy(ctx context.Context, source client.Preset, messages io.Writ
 	if source.Description != nil {
 		patch["description"] = source.Description
 	}
+	if len(source.Tags) > 0 {
+		patch["tags"] = source.Tags
+	}
 	if isSet(source.Policy) {
 		patch["policy"] = source.Policy
 	}

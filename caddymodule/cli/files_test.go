@@ -64,7 +64,7 @@ func TestPlanJSON(t *testing.T) {
 	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "labels: {l: latest}\nchat: {model: m, temperature: 0.70}\n"})
 	const want = `{"changes":[{"workspace":"default","slug":"mail","action":"create","drift":false,"preset":[],"dialect":null,` +
 		`"settings":[{"op":"add","path":"/model","value":"m"},{"op":"add","path":"/temperature","value":0.70}],"prompt":null,"template":[],` +
-		`"designate":0,"earlier":0,"labels":[{"label":"l","from":null,"to":{"version":"latest"}}],"policy":[]}],` +
+		`"designate":0,"earlier":0,"labels":[{"label":"l","from":null,"to":{"version":"latest"}}],"policy":[],"inputs":[]}],` +
 		`"workspaces":[],"adopt":[],"notes":[],"errors":[]}`
 	if got := wantChanges(t, "plan", dir, "--json"); got != want+"\n" {
 		t.Errorf("got  %s\nwant %s", got, want)

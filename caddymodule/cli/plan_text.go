@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,13 @@ func details(c *plan.Change) []detail {
 		default:
 			all = append(all, detail{'!', fmt.Sprintf("%s %s -> %s", terminal.Escape(l.Label), l.From, l.To)})
 		}
+	}
+	if len(c.Inputs) > 0 {
+		say("inputs:")
+	}
+	for _, in := range c.Inputs {
+		mark := map[plan.Action]byte{plan.Create: '+', plan.Remove: '-'}[in.Action]
+		all = append(all, detail{cmp.Or(mark, '!'), terminal.Escape(in.Name)})
 	}
 	return append(all, operations("policy", c.Policy)...)
 }

@@ -37,17 +37,23 @@ type trial struct {
 	send    bool
 	replay  string // a file of the log of content
 	limit   int
+
+	versions []string // --version, of which version is the last
+	inputs   bool
 }
 
 func tryCommand() *cobra.Command {
 	var t trial
 	try := &cobra.Command{
-		Use:   "try <slug> [--send] [--input <text>] [--var <name>=<value>] [--replay <file>] [--version <number or label>] [--json]",
+		Use:   "try <slug> [--send] [--input <text>] [--var <name>=<value>] [--inputs] [--replay <file>] [--version <number or label>] [--json]",
 		Short: "Shows the request that a preset makes, or sends it",
 		Long: `
 Shows what the gateway would get from a request that names the preset, and where each field comes
 from. With --send the gateway gets it, and the answer is printed as it comes. The usage and the
 time follow on standard error.
+
+With --inputs the gateway gets all saved inputs of the preset, for each --version. The command fails if a
+request fails, so that a pipeline can compare the versions before one is put live.
 
 With --replay the gateway gets requests of the log of content again, as their clients sent them,
 but for the version that --version names. Both answers are printed side by side, with their tokens,
@@ -57,7 +63,8 @@ The command takes an inference key, and works in the workspace of this key.`,
 		Example: `  $ caddy presets try email-copywriter --input "Our shop opens on Monday"
   $ git diff | caddy presets try reviewer --send
   $ caddy presets try tour-guide --var city=Rome --version staging --send
-  $ caddy presets try reviewer --replay presets-io.log --limit 20 --version 15`,
+  $ caddy presets try reviewer --replay presets-io.log --limit 20 --version 15
+  $ caddy presets try reviewer --inputs --version 14 --version 15 --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			return t.run(cmd, a, args[0])
@@ -69,16 +76,28 @@ The command takes an inference key, and works in the workspace of this key.`,
 	flags.BoolVar(&t.send, "send", false, "Send the request to the gateway, which may cost money")
 	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
 	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
-	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
+	flags.StringArrayVar(&t.versions, "version", nil, "The number of a version, or a label; may be repeated with --inputs; default: the designated version")
+	flags.BoolVar(&t.inputs, "inputs", false, "Send the saved inputs of the preset to the gateway, which may cost money")
+	try.MarkFlagsMutuallyExclusive("inputs", "input")
+	try.MarkFlagsMutuallyExclusive("inputs", "var")
 	flags.StringVar(&t.replay, "replay", "", "Send requests of this file of the log of content again, which may cost money; - is standard input")
 	flags.IntVar(&t.limit, "limit", 1, "How many requests --replay sends at most")
 	try.MarkFlagsMutuallyExclusive("replay", "input")
 	try.MarkFlagsMutuallyExclusive("replay", "var")
+	try.MarkFlagsMutuallyExclusive("inputs", "replay")
 	completeFlag(try, "version", t.complete(labels))
 	return takesReference(try, toVersionFlag)
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
+	switch last := len(t.versions) - 1; {
+	case t.inputs:
+		return t.runInputs(cmd, a, slug)
+	case last > 0:
+		return errors.New("--version may be given once, except with --inputs")
+	case last == 0:
+		t.version = t.versions[0]
+	}
 	if t.replay != "" {
 		return t.replayFile(cmd, a, slug)
 	}

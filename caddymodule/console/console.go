@@ -1,8 +1,8 @@
 // Package console serves a page for browsers, which lists, compares, tries and changes
 // presets through the public API.
 //
-// The files below assets/ are what browsers get: HTML, ES modules and CSS as written. No
-// step builds them.
+// The files below assets/ are what browsers get: HTML, ES modules and CSS as written, without
+// the comments of the modules. No step builds them.
 package console
 
 import (
@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -46,16 +47,17 @@ type Page struct {
 // New returns the page at a path, which asks the API at another path. Both paths are
 // without a slash at the end. settings is a JSON object with the names of the settings that
 // the API knows, for each route that makes a version, with spaces between. hasKeys is whether the
-// API has keys.
-func New(path, api, settings string, hasKeys bool) (*Page, error) {
+// API has keys. isAlone is whether no page of others runs at the console's origin. Only then do tabs
+// give each other the key, because every page of the origin could ask for it.
+func New(path, api, settings string, hasKeys, isAlone bool) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return nil, err
 	}
-	return newPage(path, api, settings, hasKeys, files)
+	return newPage(path, api, settings, hasKeys, isAlone, files)
 }
 
-func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, error) {
+func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*Page, error) {
 	contents, hash, err := readAll(files)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, erro
 	p := &Page{path: base, assets: make(map[string]file)}
 	for name, content := range contents {
 		if name == shell {
-			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys)})
+			content = preload(content, folder, contents)
+			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys), "tabs": strconv.FormatBool(isAlone)})
 		}
 		f, err := newFile(name, content)
 		if err != nil {
@@ -82,6 +85,38 @@ func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, erro
 	return p, nil
 }
 
+// comments finds the comments of a module that have a line, or more, of their own, and the types
+// within a line. They are a third of the source, and browsers do not need them.
+var comments = regexp.MustCompile(`(?m)^[\t ]*(?:/\*\*(?:[^*]|\*+[^*/])*\*+/[\t ]*|//.*)\n|/\*\*(?:[^*]|\*+[^*/])*\*+/ ?`)
+
+// firstModules are those that the first view needs.
+var firstModules = []string{"main.js", "presets.js"}
+
+// imported finds the modules that a module imports when it is loaded.
+var imported = regexp.MustCompile(`(?m)^import .*?'\./([^']+)'`)
+
+// preload adds links to the shell for the first modules and what they import, so that browsers ask for
+// all of them at once, and do not read one to find the next.
+func preload(content []byte, folder string, contents map[string][]byte) []byte {
+	var links strings.Builder
+	seen := make(map[string]bool)
+	var add func(name string)
+	add = func(name string) {
+		if seen[name] || contents[name] == nil {
+			return
+		}
+		seen[name] = true
+		fmt.Fprintf(&links, "\t<link rel=\"modulepreload\" href=\"%s\">\n", html.EscapeString(folder+name))
+		for _, found := range imported.FindAllSubmatch(contents[name], -1) {
+			add(string(found[1]))
+		}
+	}
+	for _, name := range firstModules {
+		add(name)
+	}
+	return bytes.Replace(content, []byte("</head>"), []byte(links.String()+"</head>"), 1)
+}
+
 // readAll returns the contents of all files, and a hash of the whole set. So a module
 // that imports another by a relative address always gets the one of its own set.
 func readAll(files fs.FS) (contents map[string][]byte, hash string, err error) {
@@ -94,6 +129,9 @@ func readAll(files fs.FS) (contents map[string][]byte, hash string, err error) {
 		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
+		}
+		if path.Ext(name) == ".js" {
+			content = comments.ReplaceAll(content, nil)
 		}
 		contents[name] = content
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
@@ -135,13 +173,16 @@ func (p *Page) Owns(normalized string) bool {
 }
 
 // ServeHTTP answers a request for the page, its assets, and every other path below the
-// page's, which shows itself whether an address has a view. All answers have the same security headers.
+// page's, which shows itself whether an address has a view. All answers have the same security headers,
+// but the assets, which are read by the page alone, only those that count for them.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	asset, isAsset := p.assets[r.URL.Path]
 	for name, value := range securityHeaders {
-		w.Header()[name] = []string{value}
+		if !isAsset || isForAssets(name) {
+			w.Header()[name] = []string{value}
+		}
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	asset, isAsset := p.assets[r.URL.Path]
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")

@@ -19,7 +19,7 @@ import (
 func files() fstest.MapFS {
 	return fstest.MapFS{
 		"index.html":     {Data: []byte(`<html data-base="{{base}}" data-api="{{api}}"><script src="{{assets}}main.js"></script>` + strings.Repeat(" ", 500))},
-		"main.js":        {Data: []byte("import './views/list.js';\n" + strings.Repeat("// long\n", 100))},
+		"main.js":        {Data: []byte("import './views/list.js';\n" + strings.Repeat("long()\n", 100))},
 		"views/list.js":  {Data: []byte("1;\n")},
 		"style.css":      {Data: []byte("a { color: red }\n")},
 		"icon.svg":       {Data: []byte("<svg xmlns='http://www.w3.org/2000/svg'/>\n")},
@@ -30,7 +30,7 @@ func files() fstest.MapFS {
 
 func newTestPage(t *testing.T, base string, files fs.FS) *Page {
 	t.Helper()
-	p, err := newPage(base, "/v1", "{}", false, files)
+	p, err := newPage(base, "/v1", "{}", false, false, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +132,28 @@ func TestAssets(t *testing.T) {
 	}
 }
 
+// TestComments checks that modules are served without their comments, and keep all else.
+func TestComments(t *testing.T) {
+	set := fstest.MapFS{
+		"index.html": {Data: []byte("<head></head>")},
+		"main.js": {Data: []byte("// A module.\n\nimport { a } from './a.js'\n\n/**\n * Does it.\n * @param {string} text ** a\n */\nexport function f(/** @type {string} */ text) {\n" +
+			"\t// why\n\treturn /** @type {A} */ (text) + '// no comment' + a // after\n}\n")},
+		"a.js": {Data: []byte("export const a = 1\n")},
+		"b.js": {Data: []byte("export const b = 1\n")},
+	}
+	p := newTestPage(t, "/console", set)
+	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\n\treturn (text) + '// no comment' + a // after\n}\n"
+	if got := body(t, p.get(t, "GET", p.asset(t, "main.js"))); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	page := body(t, p.get(t, "GET", "/console"))
+	for name, want := range map[string]bool{"main.js": true, "a.js": true, "b.js": false} {
+		if got := strings.Contains(page, `<link rel="modulepreload" href="`+p.asset(t, name)+`">`); got != want {
+			t.Errorf("%s is preloaded: got %t, want %t\n%s", name, got, want, page)
+		}
+	}
+}
+
 // TestHashIsOfTheSet checks that any change gives every asset another address, and that the
 // address of another set is a 404.
 func TestHashIsOfTheSet(t *testing.T) {
@@ -147,7 +169,7 @@ func TestHashIsOfTheSet(t *testing.T) {
 		t.Error("main.js has two addresses in one set")
 	}
 	answer := after.get(t, "GET", old)
-	wantHeaders(t, old, answer)
+	wantHeaders(t, old, answer, false)
 	if answer.StatusCode != 404 || answer.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s: got %d %v, want an uncached 404", old, answer.StatusCode, answer.Header)
 	}
@@ -166,7 +188,7 @@ func TestConditionalRequests(t *testing.T) {
 		strings.Trim(plain, `"`): 200,
 	} {
 		answer := p.get(t, "GET", address, "If-None-Match: "+condition)
-		wantHeaders(t, address, answer)
+		wantHeaders(t, address, answer, true)
 		if answer.StatusCode != want {
 			t.Errorf("%s: got %d, want %d", condition, answer.StatusCode, want)
 		}
@@ -181,7 +203,7 @@ func TestMethods(t *testing.T) {
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "get", "PROPFIND"} {
 		for _, address := range []string{"/console", "/console/w/default", "/console/nothing", p.asset(t, "main.js")} {
 			answer := p.get(t, method, address)
-			wantHeaders(t, method+" "+address, answer)
+			wantHeaders(t, method+" "+address, answer, address == p.asset(t, "main.js"))
 			if answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, HEAD" {
 				t.Errorf("%s %s: got %d, Allow: %q", method, address, answer.StatusCode, answer.Header.Get("Allow"))
 			}
@@ -189,8 +211,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// wantHeaders checks the security headers of an answer.
-func wantHeaders(t *testing.T, name string, answer *http.Response) {
+// wantHeaders checks the security headers of an answer. Assets have those that count for them.
+func wantHeaders(t *testing.T, name string, answer *http.Response, isAsset bool) {
 	t.Helper()
 	for header, want := range map[string]string{
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
@@ -199,11 +221,20 @@ func wantHeaders(t *testing.T, name string, answer *http.Response) {
 		"Referrer-Policy":            "no-referrer",
 		"Cross-Origin-Opener-Policy": "same-origin",
 	} {
-		if got := answer.Header.Values(header); len(got) != 1 || got[0] != want {
+		if isAsset && !isForAssets(header) {
+			want = ""
+		}
+		if got := strings.Join(answer.Header.Values(header), "; and "); got != want {
 			t.Errorf("%s: got %s %q, want %q", name, header, got, want)
 		}
 	}
 	policy := answer.Header.Get("Permissions-Policy")
+	if isAsset {
+		if policy != "" {
+			t.Errorf("%s: got a Permissions-Policy, which is for documents", name)
+		}
+		return
+	}
 	for _, feature := range []string{"camera", "clipboard-read", "geolocation", "microphone", "payment", "usb"} {
 		if !strings.Contains(policy, feature+"=()") {
 			t.Errorf("%s: the Permissions-Policy allows %s", name, feature)
@@ -219,7 +250,7 @@ func TestSecurityHeaders(t *testing.T) {
 	for _, address := range []string{"/console", "/console/w/x/history", "/console/nothing", p.asset(t, "icon.svg"), "/console/assets/0123456789abcdef/icon.svg"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			answer := p.get(t, method, address)
-			wantHeaders(t, address, answer)
+			wantHeaders(t, address, answer, address == p.asset(t, "icon.svg"))
 			if answer.Header.Get("Set-Cookie") != "" || answer.Header.Get("Cache-Control") == "" {
 				t.Errorf("%s: got %v", address, answer.Header)
 			}
@@ -246,14 +277,14 @@ func TestBadSets(t *testing.T) {
 	unknown := files()
 	unknown["notes.txt"] = &fstest.MapFile{}
 	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
-		if _, err := newPage("/console", "/v1", "{}", false, set); err == nil {
+		if _, err := newPage("/console", "/v1", "{}", false, false, set); err == nil {
 			t.Errorf("a set %s is taken", name)
 		}
 	}
 }
 
 // largest is the total size of the assets.
-const largest = 280 << 10
+const largest = 320 << 10
 
 // forbidden are the texts that an asset may not have, by type.
 var forbidden = map[string]map[string]*regexp.Regexp{
@@ -329,7 +360,7 @@ func TestAssetsKeepThePolicy(t *testing.T) {
 
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
-	p, err := New("/console", "/v1", "{}", true)
+	p, err := New("/console", "/v1", "{}", true, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,13 @@ var securityHeaders = map[string]string{
 	"X-Content-Type-Options":     "nosniff",
 }
 
+// isForAssets tells whether an asset has a header of securityHeaders. The others are for documents,
+// and would be half of what is sent for a small module. The policy stays, for who opens an asset
+// as a document.
+func isForAssets(name string) bool {
+	return name == "X-Content-Type-Options" || name == "Content-Security-Policy"
+}
+
 // deniedFeatures are what reads devices, accounts or the user's other data, as far as Chromium knows
 // it. Chromium warns of a name that its version does not know. Firefox and Safari do not read the header.
 var deniedFeatures = strings.Fields(`

@@ -7,7 +7,7 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
-type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
+type ViewName = 'presets' | 'workspaces' | 'state' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'use' | 'history' | 'edit' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>
 /** At names a preset in its workspace. */
@@ -39,20 +39,57 @@ type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, expl
 type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
 type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
 type Variable = { element: HTMLElement, kind: HTMLSelectElement, text: HTMLTextAreaElement }
-/** Trial is what someone typed in Try. */
-type Trial = {
-	turns: { role: string, text: string }[], variables: Record<string, { kind: string, text: string }>,
-	second: string, dialect: string, temperature: string, maxTokens: string, more: string,
-	/** The answer of a line of the log of content that was pasted. */
-	logged?: string,
+/** Trial is what someone typed to try a version. */
+type Trial = { turns: Turn[], variables: Record<string, { kind: string, text: string }>, second: string, dialect: string, more: string }
+/** Logged is a line of the log of content: what to type to ask the same, and its answer. */
+type Logged = { trial: Partial<Trial>, answer: string }
+/** Turn is what one side said. A tool's says the result of the call that it has the id and the name of. */
+type Turn = { role: string, text: string, calls?: ToolCall[], id?: string, name?: string }
+type ToolCall = { id: string, name: string, arguments: string }
+/** Draft is what the left of the workbench has. It is changed if it differs from its version, and has a problem if it cannot be sent. */
+type Draft = {
+	isChanged: () => boolean, ref: () => string, dialect: () => Dialect, template: () => Template, isTemplate: () => boolean, body: () => string, problem: () => string, keyChanged: () => void,
+	setGuard: (guard: () => boolean) => void,
 }
+type MakeTrial = (context: Context, preset: PresetAnswer | undefined, draft: Draft) => {
+	element: HTMLElement, inputs: HTMLElement, read: () => Trial, show: (trial: Partial<Trial>) => void, run: () => Promise<void>, refresh: () => void, update: (preset: PresetAnswer) => void,
+}
+/** Input is one that is saved with a preset. Its messages are those of its dialect. */
+type Input = { id: string, name: string, dialect: Dialect, messages: any[] | null, input: any[] | string | null, variables: Record<string, any> | null, notes: string | null }
+type Used = { input: number, output: number, cost: number }
+/** Result is an answer as far as it has come. Times are in milliseconds, and 0 until they are known. */
+type Result = {
+	text: string, calls: ToolCall[], served: string, enforced: string, requestId: string, state: string, firstText: number, total: number, used: Partial<Used>, cost: number | null,
+	isEstimated: boolean, hasContent: boolean, isStreamed: boolean, raw: string, notes: string[], failure?: Failure,
+}
+type TrialRequest = RequestOptions & { at?: At }
+type RunRequest = (path: string, request: TrialRequest, heard: (result: Result, piece?: Piece) => void) => Promise<Result>
+type ShowAnswer = (place: HTMLElement, name: string, path: string, request: TrialRequest, goOn: (result: Result, results: string[]) => void) => Promise<Result | undefined>
+/** Model is one of the gateway's list. Prices are of a token, and NaN if they are not known. */
+type Model = { id: string, context: number, input: number, output: number }
+type StoreState = {
+	store: string, current: boolean, available: boolean, writable: boolean, damaged: boolean, error: string, last_backup: string | null,
+	details: { free_bytes?: number, needed_bytes?: number, damage?: number } | null, nodes: { name: string }[] | null,
+}
+type ServerState = {
+	version: string, stores: StoreState[], webhooks: { host: string, waiting: number, last_delivery: string | null, last_failure: string | null }[],
+	usage: { measured: boolean, overflowed: number, lost: number },
+}
+/** Suggestion is a choice below a field. */
+type Suggestion = { text: string, about?: string, run?: () => unknown }
+/** Colour splits a line into texts, and texts with a class. */
+type Colour = (line: string) => (string | [string, string])[]
+type TextEditor = {
+	area: HTMLTextAreaElement, search: HTMLElement, find: () => void, takeFrom: (place: Element) => void, setNotes: (notes: Problem[]) => void, setValue: (text: string) => void,
+	setColoured: (is: boolean) => void, showLine: (line: number) => void,
+}
+type MakeTextEditor = (value: string, colour: Colour | undefined, changed: () => void) => TextEditor
 /** Template is what a request for a target must and may have: values for variables, and messages. */
 type Template = { names: string[], hasMessages: boolean }
 /** Piece is what an event adds to a part of an answer. Parts without a name are text. isWhole is true if the text is all of the part, which may be there already. */
-type Piece = { part: string, name: string, text: string, isWhole: boolean }
-type Turn = { role: HTMLSelectElement, text: HTMLTextAreaElement }
+type Piece = { part: string, name: string, text: string, isWhole: boolean, call?: { id: string, name: string } }
 /** PresetBody is the part of a view below a preset's header. */
-type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void }
+type PresetBody = { element: Node, actions?: Child[], update?: (preset: PresetAnswer) => void }
 
 type MakeBody = (context: Context, preset: PresetAnswer) => PresetBody
 /** MakeSelectingBody makes a body that tells which version or label it is about. */
@@ -77,7 +114,7 @@ type Guarded = Pick<Preset, 'protected' | 'managed_by' | 'labels'>
 type Preset = {
 	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
-	designated_version: Version, protected: boolean, policy: object | null, managed_by: string | null,
+	designated_version: Version, protected: boolean, policy: object | null, managed_by: string | null, tags?: string[], model?: string | null,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
@@ -137,18 +174,20 @@ type UsageSeries = { key: UsageKey, total: Figures, points: (Figures & { time: s
 type UsageReport = { from: string, to: string, step: 'hour' | 'day', by: string, series: UsageSeries[] }
 /** DrawnSeries is a series as charts show it: one of the report, or the sum of several. */
 type DrawnSeries = { name: string, style: number, total: Figures, points: Figures[] }
-type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, missing?: string }
+type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, areBars?: boolean, missing?: string }
+/** ChartEvent is a change that charts show as a line. */
+type ChartEvent = { time: number, text: string }
 /** ChartState is what charts keep when they are drawn again: the marked time, and the open tables. */
 type ChartState = { marked: string, open: Set<string> }
 type ChartOptions = {
-	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], times: number[], step: number, largest: number,
+	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], areBars: boolean, events: ChartEvent[], times: number[], step: number, largest: number,
 	isWhole: boolean, format: (n: number) => string, onMark: (index: number) => void,
 }
 type MakeChart = (options: ChartOptions) => { element: HTMLElement, mark: (index: number) => void }
 /** UsageScope is what a usage view is about: its paths in the API and its own, and a part that only presets have. */
 type UsageScope = {
 	name: string, by: string[], path: (query: Query) => string, address: (query: Query) => string,
-	below: (report: UsageReport) => Child,
+	below: (report: UsageReport) => Child, history: string,
 	/** Returns the names of keys by their ids, if a report can be by key. */
 	keyNames?: () => Promise<Map<string, string>>,
 }

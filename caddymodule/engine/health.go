@@ -27,6 +27,32 @@ type HealthReporter interface {
 	Health() Health
 }
 
+// Details are what a store tells of itself besides its Health. What an engine does not know is nil.
+type Details struct {
+	// Shared says that other nodes may use the store, too.
+	Shared bool `json:"shared"`
+	// FreeBytes is the space that is left on the store's file system, and NeededBytes what has to be left for a write.
+	FreeBytes   *uint64 `json:"free_bytes,omitzero"`
+	NeededBytes *uint64 `json:"needed_bytes,omitzero"`
+	// Damage counts damaged records that reads and checks found since the store was opened.
+	Damage *int64 `json:"damage,omitzero"`
+	// CheckedAt is when the whole store was last checked since then.
+	CheckedAt *time.Time `json:"checked_at,omitzero"`
+	// Watching says that changes of other nodes arrive, and StalenessSeconds how old what is in memory may be.
+	Watching         *bool    `json:"watching,omitzero"`
+	StalenessSeconds *float64 `json:"staleness_seconds,omitzero"`
+	// Commit is the number of the last commit that this node knows.
+	Commit *uint64 `json:"commit,omitzero"`
+	// MemoryBytes is the size of the records in memory.
+	MemoryBytes *int `json:"memory_bytes,omitzero"`
+}
+
+// DetailReporter is a store that tells Details, nil while it is not open. Details reads nothing that is stored. It is safe
+// for concurrent use.
+type DetailReporter interface {
+	Details() *Details
+}
+
 // DamageReporter is a store that tells whether a read or a check has found damage since it
 // was opened. Damaged costs no more than a few loads from memory, since each inference
 // request asks it. It is safe for concurrent use.

@@ -131,6 +131,19 @@ func (s *store) Health() engine.Health {
 	return engine.Health{Available: true, Writable: status.Writable}
 }
 
+// Details implements engine.DetailReporter.
+func (s *store) Details() *engine.Details {
+	opened, err := s.Opened()
+	if err != nil {
+		return nil
+	}
+	status := opened.Status()
+	return &engine.Details{
+		Shared: true, Watching: &status.Watching, StalenessSeconds: new(status.Staleness.Seconds()),
+		Commit: &status.Commits, MemoryBytes: &status.Memory,
+	}
+}
+
 // Interface guards
 var (
 	_ storepool.Opener[*etcdstore.Store] = (*opener)(nil)
@@ -140,5 +153,6 @@ var (
 	_ engine.Restorer                    = (*store)(nil)
 	_ engine.RemovalAdviser              = (*store)(nil)
 	_ engine.Holder                      = (*store)(nil)
+	_ engine.DetailReporter              = (*store)(nil)
 	_ engine.HealthReporter              = (*store)(nil)
 )

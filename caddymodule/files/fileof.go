@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // maxInline bounds a prompt of one line that stands in the YAML file, in characters.
@@ -41,6 +42,10 @@ func (w *workspaceWriter) fileOf(p, present Preset, d *document) (file *yaml.Nod
 	if p.Version.Capture.Template != nil {
 		template = wordNode("true")
 	}
+	saved, err := inputsNode(p, present, child(root, "inputs"))
+	if err != nil {
+		return nil, own, err
+	}
 	earlier := child(root, "earlier")
 	if len(p.Earlier) > 0 {
 		earlier = earlierNode(p.Earlier)
@@ -58,12 +63,14 @@ func (w *workspaceWriter) fileOf(p, present Preset, d *document) (file *yaml.Nod
 		{"name", optional(p.Name)},
 		{"description", optional(p.Description)},
 		{"status", status},
+		{"tags", tagsNode(p, child(root, "tags"))},
 		{"labels", labelsNode(p, present, child(root, "labels"))},
 		{"policy", policy},
 		{"limits", limitsNode(p.Limits)},
 		{"template", template},
 		{"earlier", earlier},
 		{member, request},
+		{"inputs", saved},
 	} {
 		if m.value != nil {
 			put(file, m.name, m.value)
@@ -95,6 +102,48 @@ func labelsNode(p, present Preset, old *yaml.Node) *yaml.Node {
 		put(labels, name, value)
 	}
 	return labels
+}
+
+// tagsNode returns the node of p's tags. old stays if p says nothing of them.
+func tagsNode(p Preset, old *yaml.Node) *yaml.Node {
+	switch {
+	case p.Tags == nil:
+		return old
+	case len(p.Tags) == 0:
+		return nil
+	}
+	text, _ := json.Marshal(p.Tags) // never fails
+	n := jsonNode(text)
+	n.Style = yaml.FlowStyle
+	return n
+}
+
+// inputsNode returns the node of p's inputs. old stays if p says nothing of them, and if it says the same.
+func inputsNode(p, present Preset, old *yaml.Node) (*yaml.Node, error) {
+	switch {
+	case p.Inputs == nil, old != nil && sameInputs(p, present):
+		return old, nil
+	case len(p.Inputs) == 0:
+		return nil, nil
+	}
+	all := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, in := range p.Inputs {
+		text, err := jsonv2.Marshal(in)
+		if err == nil {
+			err = schema.CheckDepth(text, schema.MaxDepth-2)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the input %s: %w", in.Name, err)
+		}
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for quoted, value := range rawjson.Pairs(text) {
+			if name, _ := rawjson.Text(quoted); value.Kind() != 'n' {
+				put(n, name, jsonNode(value))
+			}
+		}
+		all.Content = append(all.Content, n)
+	}
+	return all, nil
 }
 
 func labelNode(label Label) *yaml.Node {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
 )
 
 // Set is the content of a folder. Its workspaces are sorted by slug.
@@ -58,6 +59,9 @@ type Preset struct {
 	Labels map[string]Label
 	// Policy is nil for none.
 	Policy *domain.Policy
+	// Tags and Inputs are nil if the file has none. Those of the preset then stay as they are.
+	Tags   []string
+	Inputs []inputs.Content
 	// Limits are nil for none.
 	Limits *domain.PresetLimits
 	// Earlier are versions that a new preset gets before Version, oldest first. They are

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -28,6 +29,8 @@ type presetFile struct {
 	Status      *domain.PresetStatus `json:"status"`
 	Labels      map[string]Label     `json:"labels"`
 	Policy      *domain.Policy       `json:"policy"`
+	Tags        []string             `json:"tags"`
+	Inputs      []jsontext.Value     `json:"inputs"`
 	Limits      *domain.PresetLimits `json:"limits"`
 	Earlier     []struct {
 		Message *string `json:"message"`
@@ -62,6 +65,8 @@ func (d *document) preset(workspace, slug string) (p Preset, ok bool) {
 	if err := file.Policy.Check(); err != nil {
 		d.mistakesOf(d.root, nil, err)
 	}
+	d.checkTags(file.Tags)
+	p.Tags, p.Inputs = file.Tags, d.inputs(file.Inputs)
 	for i, item := range rawjson.Items(rawjson.Get(c.json, "earlier")) {
 		v := d.version(c, item, "earlier", strconv.Itoa(i))
 		if i < len(file.Earlier) && file.Earlier[i].Message != nil {
@@ -90,6 +95,41 @@ func (d *document) check(n *yaml.Node, err error, before string, path ...string)
 	if refused, ok := errors.AsType[*domain.Error](err); ok {
 		d.mistake(n, path, before+refused.Issues[0].Message)
 	}
+}
+
+func (d *document) checkTags(tags []string) {
+	for i, tag := range tags {
+		if slices.Contains(tags[:i], tag) {
+			path := []string{"tags", strconv.Itoa(i)}
+			d.mistake(locate(d.root, path), path, "is in the list already")
+		}
+	}
+}
+
+// inputs returns the inputs of a file, nil if it has no list of them.
+func (d *document) inputs(list []jsontext.Value) (all []inputs.Content) {
+	if list == nil {
+		return nil
+	}
+	all = make([]inputs.Content, 0, len(list))
+	for i, text := range list {
+		path := []string{"inputs", strconv.Itoa(i)}
+		in, err := inputs.ReadContent(text)
+		if err == nil {
+			err = in.Check()
+		}
+		if err == nil && slices.ContainsFunc(all, func(other inputs.Content) bool { return other.Name == in.Name }) {
+			err = domain.InvalidAt("/name", "is that of another input")
+		}
+		if err == nil && len(text) > inputs.MaxSize-inputs.Overhead {
+			err = domain.InvalidAt("", "is too large: an input may have "+strconv.Itoa(inputs.MaxSize-inputs.Overhead)+" bytes")
+		}
+		if err != nil {
+			d.mistakesOf(locate(d.root, path), path, err)
+		}
+		all = append(all, in)
+	}
+	return all
 }
 
 // checkLabels checks what the schema of the file does not say of labels.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
 )
 
 // SameCapture reports whether two versions are equal: the dialect, the settings, the system
@@ -99,8 +100,22 @@ func sameEarlier(p, q Preset) bool {
 	})
 }
 
+// SameInput reports whether two inputs are equal, as SameCapture compares JSON.
+func SameInput(a, b inputs.Content) bool {
+	x, errA := jsonv2.Marshal(a)
+	y, errB := jsonv2.Marshal(b)
+	return errA == nil && errB == nil && sameJSON(x, y)
+}
+
+// sameInputs reports whether q has the inputs of p, in any order. A preset without a list says nothing about them.
+func sameInputs(p, q Preset) bool {
+	return p.Inputs == nil || len(p.Inputs) == len(q.Inputs) && !slices.ContainsFunc(p.Inputs, func(in inputs.Content) bool {
+		return !slices.ContainsFunc(q.Inputs, func(other inputs.Content) bool { return SameInput(in, other) })
+	})
+}
+
 // same reports whether a file with q says what p says.
 func same(p, q Preset) bool {
 	return sameName(p, q) && sameText(p.Description, q.Description) && p.Status == q.Status && sameLabels(p, q) &&
-		samePolicy(p.Policy, q.Policy) && sameLimits(p.Limits, q.Limits) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
+		samePolicy(p.Policy, q.Policy) && sameLimits(p.Limits, q.Limits) && (p.Tags == nil || slices.Equal(p.Tags, q.Tags)) && sameInputs(p, q) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
 }

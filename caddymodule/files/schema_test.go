@@ -85,7 +85,11 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 			"propertyNames":        object{"pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$", "not": object{"pattern": "^([0-9]+|[Ll][Aa][Tt][Ee][Ss][Tt])$"}},
 			"additionalProperties": object{"anyOf": []any{number, only(object{"split": split}, "split")}},
 		},
-		"policy": update["policy"], "limits": update["limits"],
+		"policy": update["policy"], "limits": update["limits"], "tags": update["tags"],
+		"inputs": object{
+			"description": "Inputs that the preset's versions are tried with. A file without the list leaves them as they are.", "type": "array", "maxItems": 100,
+			"items": object{"allOf": []any{component("InputCreation")}, "propertyNames": object{"enum": []string{"name", "dialect", "messages", "input", "variables", "notes"}}},
+		},
 		"earlier": object{
 			"description": "Versions that a new preset gets first, oldest first.", "type": "array",
 			"items": version(object{"message": object{"description": "The reason for the version.", "type": "string", "minLength": 1, "maxLength": domain.MaxMessage}}),

@@ -101,6 +101,8 @@ type Request struct {
 	// Measured tells that a limit of tokens or costs holds for the request. Resolution.Asked is filled then, and a chat
 	// stream is asked for its usage, also if it names no preset, or says that it does not want that.
 	Measured bool
+	// Trial is the version to apply instead of a stored one, nil for none. The request then needs no reference.
+	Trial *Trial
 	// Memory grants the memory of the merged body, and of copies until it is made. Resolve
 	// returns its error. It releases what the merged body shares with Body and with the cache.
 	// Nil sets no limit.
@@ -116,7 +118,8 @@ type Resolution struct {
 	// images that has the model of its workspace.
 	Rewritten bool
 	// Preset is the slug of the applied preset. It is empty where the request names
-	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
+	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped. Version is 0 for a Trial, and
+	// PresetID is empty for one of a new preset.
 	Preset      string
 	PresetID    string
 	Version     int
@@ -205,9 +208,12 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	m := &merger{unknown: r.unknown, isMeasured: sent.Measured, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
-	m.request.Dialect = sent.Dialect
-	m.request.Read(sent.Body)
 	request := &m.request
+	request.Dialect = sent.Dialect
+	if sent.Trial != nil {
+		request.Found, request.Ref.Slug = true, sent.Trial.slug
+	}
+	request.Read(sent.Body)
 	out := Resolution{SessionID: reference.UsableSession(request.SessionID)}
 	pass := func() (Resolution, error) {
 		if err := r.checkUnresolved(ctx, m, sent); err != nil {
@@ -266,7 +272,12 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if request.Ref.Pin != "" { // it may be a label that has a split
 		id = newStickyID(cmp.Or(out.SessionID, reference.UsableSession(sent.SessionID)), who.KeyID)
 	}
-	use, err := r.version(ctx, who, workspace.id, request.Ref, id, sent.Dialect)
+	var use usedVersion
+	if sent.Trial != nil {
+		use, err = r.tried(ctx, who, workspace.id, sent.Trial)
+	} else {
+		use, err = r.version(ctx, who, workspace.id, request.Ref, id, sent.Dialect)
+	}
 	switch {
 	case passUnknown && errors.Is(err, reference.ErrNoPreset):
 		return pass()
@@ -438,11 +449,11 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 		return use, err
 	}
 	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
-	use.presetID, use.limits = p.ID, p.Limits
-	if use.policy, err = policy.New(p.Policy); err != nil {
-		return use, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
+	keptPreset, err := r.keepPreset(key, stamp, p)
+	if err != nil {
+		return use, err
 	}
-	r.cache.Put(key, stamp, cached{preset: &p, policy: use.policy}, presetCost(&p)+use.policy.Cost())
+	use.presetID, use.limits, use.policy = p.ID, p.Limits, keptPreset.policy
 	if use.settings = kept.settings; use.settings != nil {
 		return use, nil
 	}

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { at, eventually, go, inferenceKey, look, manage, managementKey, scenario, shows } from "./harness.mjs";
+import { at, eventually, giveKey, go, look, manage, managementKey, scenario, shows } from "./harness.mjs";
 
 const services = { chat: process.env.CONSOLE_OPENAI, responses: process.env.CONSOLE_OPENAI, messages: process.env.CONSOLE_ANTHROPIC };
 const routes = { chat: ["chat/completions", { messages: [] }], responses: ["responses", {}], messages: ["messages", { messages: [], max_tokens: 9 }] };
@@ -21,9 +21,9 @@ async function ask(page, dialect, model) {
   const slug = `answers-${dialect}-${model}`, [route, body] = routes[dialect];
   await manage("POST", `/presets/${slug}/${route}`, { model: `acme/${model}`, ...body });
   await go(page, at(slug, "try"));
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("textbox", { name: "Text 1" }).fill("Go on.");
-  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   const output = page.getByRole("region", { name: "Answer of live", exact: true });
   const file = `../testdata/${dialect === "messages" ? "anthropic/messages" : `openai/${dialect}`}.${model}.sse`;
   const events = model === "unstreamed" ? [] : (await readFile(file, "utf8")).split("\n\n").filter(Boolean);
@@ -48,7 +48,7 @@ for (const dialect of Object.keys(routes)) {
     const reasoning = ["Reasoning", "The customer is unknown."];
     await eventually(async () => assert.deepEqual(await parts(output), [reasoning, ["Tool call find_customer", '{"name": ']]));
     await release(dialect, events.length - 1 - begun);
-    await shows(output, usual[dialect] ? `complete (${usual[dialect]})` : /complete$/);
+    await shows(output, usual[dialect] ? `complete (${usual[dialect]})` : /^complete ·/);
     assert.deepEqual(await parts(output), [reasoning, ["Tool call find_customer", '{"name": "Łukasz"}'], ...others[dialect]]);
     const own = await output.locator("pre.answer").evaluate((answer) => [...answer.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join(""));
     assert.equal(own, "I look it up.", "it is shown once, although the last event may repeat it");

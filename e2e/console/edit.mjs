@@ -1,19 +1,19 @@
 // Making a new version: drafts, errors at their place, and nothing lost.
 
 import assert from "node:assert/strict";
-import { administer, at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
+import { act, administer, asJSON, at, designated, eventually, giveKey, go, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
 
 const prompt = (page) => page.getByRole("textbox", { name: "Prompt" });
 const settings = (page) => page.getByRole("textbox", { name: "Settings" });
 const message = (page) => page.getByRole("textbox", { name: "Message", exact: true });
 const versions = async (slug) => (await send("GET", `/presets/${slug}/versions`)).body.data;
 
-// save presses a button of the editor, and the same one in the dialog that shows what is new.
-async function save(page, name) {
-  await page.getByRole("button", { name, exact: true }).first().click();
-  const dialog = page.getByRole("dialog", { name });
-  await dialog.getByRole("button", { name, exact: true }).click();
-  return dialog;
+const draft = (page) => page.getByRole("button", { name: "Save draft", exact: true });
+
+// putLive presses the button of the workbench, and that of the dialog that shows what is new.
+async function putLive(page) {
+  await page.getByRole("button", { name: "Put live…", exact: true }).click();
+  await page.getByRole("dialog", { name: "Put live" }).getByRole("button", { name: "Put live", exact: true }).click();
 }
 
 for (const dialect of ["chat", "responses", "messages"]) {
@@ -21,23 +21,25 @@ for (const dialect of ["chat", "responses", "messages"]) {
     const slug = `draft-${dialect}`;
     await makePreset(slug, { dialect });
     await go(page, at(slug));
-    await page.getByRole("button", { name: "New version" }).click();
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
     await eventually(async () => assert.match(await prompt(page).inputValue(), /Never promise a date/));
     await prompt(page).fill("Write haiku.\n\nNothing else.");
     await message(page).fill("Haiku, for a day");
-    await page.getByRole("button", { name: "Save as draft" }).first().click();
-    const dialog = page.getByRole("dialog", { name: "Save as draft" });
+    await page.getByRole("button", { name: "Changes" }).click();
+    const dialog = page.getByRole("dialog", { name: "Changes" });
     await shows(dialog, "Write haiku.");
     await shows(dialog, "Sign as the team.");
-    await dialog.getByRole("button", { name: "Save as draft" }).click();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+s");
     await status(page, /v4/);
     assert.equal(await designated(slug), 3);
-    const draft = (await versions(slug)).find((version) => version.version === 4);
-    assert.equal(draft.system_prompt, "Write haiku.\n\nNothing else.");
-    assert.equal(draft.message, "Haiku, for a day");
-    assert.equal(draft.dialect, (await versions(slug))[0].dialect, "the dialect of the version it came from");
-    await shows(page.getByRole("list", { name: "Versions" }), "Haiku, for a day");
-    await eventually(() => assert.ok(page.url().endsWith(at(slug, "versions/4"))));
+    const saved = (await versions(slug)).find((version) => version.version === 4);
+    assert.equal(saved.system_prompt, "Write haiku.\n\nNothing else.");
+    assert.equal(saved.message, "Haiku, for a day");
+    assert.equal(saved.dialect, (await versions(slug))[0].dialect, "the dialect of the version it came from");
+    await eventually(() => assert.ok(page.url().includes(at(slug, "edit?version=4"))));
+    assert.ok(await draft(page).isDisabled(), "it is saved, and one stays here");
+    assert.equal(await prompt(page).inputValue(), "Write haiku.\n\nNothing else.");
   });
 }
 
@@ -47,11 +49,12 @@ scenario("a version is saved and put live, and no field or digit is lost", { key
   const before = (await send("GET", "/presets/exact/versions/1")).text;
   await go(page, at("exact", "new?from=1"));
   await eventually(async () => assert.equal(await prompt(page).inputValue(), "One."));
+  await asJSON(page);
   for (const text of ["0.70", "12345678901234567890", "1e-3"]) {
     await eventually(async () => assert.ok((await settings(page).inputValue()).includes(text), text));
   }
   await prompt(page).fill("Two.");
-  await save(page, "Save and put live");
+  await putLive(page);
   await status(page, /v2/);
   assert.equal(await designated("exact"), 2);
   const after = (await send("GET", "/presets/exact/versions/2")).text;
@@ -65,6 +68,7 @@ scenario("a version is saved and put live, and no field or digit is lost", { key
 scenario("errors are shown at their place", { key: managementKey }, async ({ page }) => {
   await makePreset("wrong");
   await go(page, at("wrong", "new"));
+  await asJSON(page);
   const original = await eventually(async () => {
     const text = await settings(page).inputValue();
     assert.match(text, /acme/);
@@ -73,7 +77,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
 
   // Broken JSON does not leave the page.
   await settings(page).fill(original.replace("0.4", "0.4.4"));
-  await page.getByRole("button", { name: "Save as draft" }).first().click();
+  await draft(page).click();
   await shows(page.getByRole("main"), /line 3/);
   assert.equal((await versions("wrong")).length, 3);
   await eventually(async () => assert.equal(await settings(page).getAttribute("aria-invalid"), "true"));
@@ -81,7 +85,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
 
   // The server's message stands beside the line.
   await settings(page).fill('{\n  "model": "acme/large",\n  "temperature": "warm",\n  "tools": [\n    {"type": "function"}\n  ]\n}');
-  await save(page, "Save as draft");
+  await draft(page).click();
   await shows(page.getByRole("main"), /\/temperature/);
   const text = await page.getByRole("main").innerText();
   assert.match(text, /line 3/);
@@ -90,7 +94,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
   await eventually(async () => assert.equal(await prompt(page).inputValue(), (await versions("wrong"))[2].system_prompt, "nothing typed is lost"));
 
   await settings(page).fill(original.replace("0.4", "0.5"));
-  await save(page, "Save as draft");
+  await draft(page).click();
   await status(page, /v4/);
 });
 
@@ -106,8 +110,7 @@ scenario("a 401 in the middle of an edit keeps the edit, and asks for a key in p
   // The page finds out by itself, or when it saves.
   const key = page.getByRole("textbox", { name: "API key" });
   if (await key.count() === 0) {
-    await page.getByRole("button", { name: "Save as draft" }).first().click().catch(() => {});
-    await page.getByRole("dialog", { name: "Save as draft" }).getByRole("button", { name: "Save as draft" }).click({ timeout: 3000 }).catch(() => {});
+    await draft(page).click({ timeout: 3000 }).catch(() => {});
   }
   await key.waitFor();
   assert.equal(await page.evaluate((text) => JSON.stringify({ ...sessionStorage }).includes(text), secret), false);
@@ -116,10 +119,7 @@ scenario("a 401 in the middle of an edit keeps the edit, and asks for a key in p
   await key.waitFor({ state: "detached" });
   await eventually(async () => assert.equal(await prompt(page).inputValue(), "Half an hour of work."));
   await eventually(async () => assert.equal(await message(page).inputValue(), "Precious"));
-  if (await page.getByRole("dialog", { name: "Save as draft" }).count() === 0) {
-    await page.getByRole("button", { name: "Save as draft" }).first().click();
-  }
-  await page.getByRole("dialog", { name: "Save as draft" }).getByRole("button", { name: "Save as draft" }).click();
+  await draft(page).click();
   await status(page, /v4/);
   assert.equal((await versions("expiring"))[3].system_prompt, "Half an hour of work.");
 });
@@ -129,16 +129,16 @@ scenario("a 412 while saving shows what has changed, and keeps the edit", { key:
   await go(page, at("raced", "new"));
   await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
   await prompt(page).fill("Mine.");
-  await page.getByRole("button", { name: "Save and put live" }).first().click();
-  const dialog = page.getByRole("dialog", { name: "Save and put live" });
+  await page.getByRole("button", { name: "Put live…", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
   await shows(dialog, /v3/);
   await manage("POST", "/presets/raced/designate", { version: 1 });
-  await dialog.getByRole("button", { name: "Save and put live" }).click();
+  await dialog.getByRole("button", { name: "Put live" }).click();
   await shows(dialog, /changed meanwhile/);
   assert.equal((await versions("raced")).length, 3);
   await dialog.getByRole("button", { name: "Look again" }).click();
   await shows(dialog, /v1/);
-  await dialog.getByRole("button", { name: "Save and put live" }).click();
+  await dialog.getByRole("button", { name: "Put live" }).click();
   await status(page, /v4/);
   assert.equal(await designated("raced"), 4);
 });
@@ -175,7 +175,7 @@ scenario("the first version of a new preset", { key: managementKey }, async ({ p
   await dialog.getByRole("textbox", { name: "Slug" }).fill("made-here");
   await dialog.getByRole("button", { name: "Continue" }).click();
   await prompt(page).fill("Be the first.");
-  await save(page, "Save and put live");
+  await putLive(page);
   await status(page, /v1/);
   assert.equal((await versions("made-here"))[0].system_prompt, "Be the first.");
 });
@@ -185,8 +185,6 @@ scenario("saving twice makes one version", { key: managementKey }, async ({ page
   await go(page, at("twice", "new"));
   await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
   await prompt(page).fill("Once.");
-  await page.getByRole("button", { name: "Save as draft" }).first().click();
-  const dialog = page.getByRole("dialog", { name: "Save as draft" });
   // The answer to the first press is lost on its way.
   let lost = 0;
   await page.route("**/v1/presets/twice/**", async (route) => {
@@ -196,9 +194,9 @@ scenario("saving twice makes one version", { key: managementKey }, async ({ page
     }
     return route.continue();
   });
-  await dialog.getByRole("button", { name: "Save as draft" }).click();
-  await shows(dialog, /does not answer|Offline/);
-  await dialog.getByRole("button", { name: "Save as draft" }).click();
+  await draft(page).click();
+  await shows(page.getByRole("main"), /does not answer|Offline/);
+  await draft(page).click();
   await status(page, /v4/);
   assert.equal((await versions("twice")).length, 4);
 });
@@ -232,7 +230,7 @@ scenario("a change whose answer was lost is not taken for a later one", { key: m
 
 for (const [name, address, write] of [
   ["a dialog", at("kept"), async (page) => {
-    await page.getByRole("button", { name: /^Rename/ }).click();
+    await act(page, "Rename and describe");
     const control = page.getByRole("dialog").getByRole("textbox", { name: "Description" });
     await control.fill("Long thought about.");
     return control;
@@ -324,23 +322,23 @@ for (const [dialect, route, first, member] of [
     // Errors stand beside their line of the messages.
     const right = await messages(page).inputValue();
     await messages(page).fill("[\n  {\"role\": \"user\", \"content\": 1.2.3}\n]");
-    await page.getByRole("button", { name: "Save as draft" }).first().click();
+    await draft(page).click();
     await shows(page.getByRole("main"), /line 2/);
     // The check of what was typed comes later, and leaves the server's errors alone.
     await page.clock.install();
     await page.clock.pauseAt(Date.now() + 60_000);
     await messages(page).fill("[\n  {\"role\": \"user\", \"content\": \"{{city}}\"},\n  7\n]");
-    await save(page, "Save as draft");
+    await draft(page).click();
     await shows(page.getByRole("main"), new RegExp(`line 3: /${member}/`));
     await page.clock.runFor(1000);
     await shows(page.getByRole("main"), new RegExp(`line 3: /${member}/`));
     await page.clock.resume();
     await eventually(async () => assert.equal(await prompt(page).getAttribute("aria-invalid"), null));
     await messages(page).fill(right);
-    await page.getByRole("button", { name: "Save as draft", exact: true }).first().click();
-    const dialog = page.getByRole("dialog", { name: "Save as draft" });
-    await shows(dialog.getByRole("table", { name: "Differences of the template" }), /topic/);
-    await dialog.getByRole("button", { name: "Save as draft", exact: true }).click();
+    await page.getByRole("button", { name: "Changes" }).click();
+    await shows(page.getByRole("dialog").getByRole("table", { name: "Differences of the template" }), /topic/);
+    await page.keyboard.press("Escape");
+    await draft(page).click();
     await status(page, /v2/);
     const second = (await versions(slug))[1];
     assert.equal(second.dialect, dialect);
@@ -352,18 +350,89 @@ for (const [dialect, route, first, member] of [
     await eventually(async () => assert.match(await messages(page).inputValue(), /\{\{topic\}\}/));
     await eventually(async () => assert.ok(await templateSwitch(page).isChecked()));
     await shows(names, "Variables: city, _b.c-d, topic, photo");
-    await message(page).fill("As it was");
-    await save(page, "Save and put live");
-    await status(page, /v3/);
-    const third = (await versions(slug))[2];
-    assert.deepEqual([third.template, third.system_prompt, third.config], [second.template, second.system_prompt, second.config]);
+    await putLive(page);
+    await status(page, /v2 is live/);
 
     // Without the switch it is text again.
     await go(page, at(slug, "new?from=2"));
     await eventually(async () => assert.ok(await templateSwitch(page).isChecked()));
     await templateSwitch(page).uncheck();
-    await save(page, "Save as draft");
-    await status(page, /v4/);
-    assert.equal((await versions(slug))[3].template, null);
+    await draft(page).click();
+    await status(page, /v3/);
+    assert.equal((await versions(slug))[2].template, null);
   });
 }
+
+scenario("fields change the settings, and nothing else of them", { key: managementKey }, async ({ page }) => {
+  const tools = [{ type: "function", function: { name: "find", description: "Finds", parameters: { type: "object", properties: { id: { type: "string" } } } } }];
+  await manage("POST", "/presets/by-fields/chat/completions", `{"model": "acme/small", "temperature": 0.70, "seed": 12345678901234567890, "tools": ${JSON.stringify(tools)}, "messages": [{"role": "system", "content": "One."}]}`);
+  await page.route("**/v1/models", (route) => route.fulfill({ json: { data: [{ id: "acme/large", context_length: 400_000, pricing: { prompt: "0.00000025", completion: "0.000002" } }, { id: "acme/tiny" }] } }));
+  await go(page, at("by-fields", "edit"));
+  const model = page.getByRole("combobox", { name: "Model" });
+  await eventually(async () => assert.equal(await model.inputValue(), "acme/small"));
+  assert.equal(await page.getByRole("textbox", { name: "Temperature" }).inputValue(), "0.70", "as it is written");
+  await shows(page.getByRole("main"), "Its list needs an inference key.");
+  await giveKey(page);
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Hi");
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  await shows(page.getByRole("main"), "not in the gateway’s list");
+  await model.click();
+  await page.keyboard.type("large");
+  await model.fill("lar");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  assert.equal(await model.inputValue(), "acme/large");
+  await shows(page.getByRole("main"), "400k · $0.25 / $2");
+  await page.getByRole("textbox", { name: "Most tokens" }).fill("6o0");
+  await shows(page.getByRole("main"), "must be a number");
+  await page.getByRole("textbox", { name: "Most tokens" }).fill("600");
+  await page.getByRole("combobox", { name: "Reasoning effort" }).selectOption("low");
+  await page.getByText("1 tool", { exact: true }).click();
+  await page.getByRole("button", { name: /^find Finds/ }).click();
+  const dialog = page.getByRole("dialog", { name: "Tool" });
+  await dialog.getByRole("textbox", { name: "Description" }).fill("Finds by id");
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await draft(page).click();
+  await status(page, /v2 is saved as a draft/);
+  const { text } = await send("GET", "/presets/by-fields/versions/2");
+  assert.match(text, /"seed": ?12345678901234567890/);
+  assert.match(text, /"temperature": ?0\.70/);
+  tools[0].function.description = "Finds by id";
+  const { seed, ...config } = JSON.parse(text).data.config;
+  assert.ok(seed);
+  assert.deepEqual(config, { model: "acme/large", temperature: 0.7, tools, max_tokens: 600, reasoning_effort: "low" });
+});
+
+scenario("names of settings are completed in JSON", { key: managementKey }, async ({ page }) => {
+  await makePreset("completed");
+  await go(page, at("completed", "edit"));
+  const json = await asJSON(page);
+  await json.fill(`{"model": "acme/large", "`);
+  await json.press("End");
+  await page.keyboard.type("temp");
+  await page.getByRole("button", { name: "temperature", exact: true }).waitFor();
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("0.5}");
+  assert.equal(await json.inputValue(), '{"model": "acme/large", "temperature": 0.5}');
+  await draft(page).click();
+  await status(page, /v4 is saved/);
+});
+
+scenario("the prompt is searched and has numbers, and its text is what was typed", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/searched/chat/completions", { model: "m", messages: [{ role: "system", content: "# Head\n\nOne {{name}} and one `two`.\nDone" }] });
+  await go(page, at("searched", "edit"));
+  await prompt(page).click();
+  await page.keyboard.press("Control+f");
+  await page.keyboard.type("ONE");
+  await shows(page.getByRole("main"), "1 of 3");
+  await page.keyboard.press("Enter");
+  await shows(page.getByRole("main"), "2 of 3");
+  await page.keyboard.press("Escape");
+  assert.equal(await prompt(page).evaluate((area) => area.value.slice(area.selectionStart, area.selectionEnd)), "one");
+  const mirror = () => prompt(page).locator("xpath=preceding-sibling::div").evaluate((element) => [...element.children].map((line) => line.textContent).join("\n"));
+  assert.equal(await mirror(), await prompt(page).inputValue());
+  await page.keyboard.type("1\n2");
+  assert.equal(await mirror(), await prompt(page).inputValue());
+  await page.keyboard.press("Control+z");
+  assert.equal(await mirror(), await prompt(page).inputValue());
+});

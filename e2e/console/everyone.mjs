@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { before } from "node:test";
-import { accessible, at, designated, eventually, explained, fits, go, inferenceKey, look, makePreset, manage, managementKey, patience, picture, scenario, shows, status } from "./harness.mjs";
+import { accessible, act, asJSON, at, designated, eventually, explained, fits, giveKey, go, inferenceKey, look, makePreset, manage, managementKey, patience, picture, scenario, shows, status } from "./harness.mjs";
 
 before(async () => {
   const words = { "email-copywriter": "Short, friendly emails to customers", "support-triage": "Sorts tickets by urgency", "meeting-summary": "Notes of a call", "sql-assistant": null };
@@ -48,25 +48,27 @@ const views = [
     await shows(page.getByRole("dialog", { name: "Put live" }), "acme/mini");
   }],
   ["archive", at(slug), async (page) => {
-    await button(page, "Archive").click();
+    await act(page, "Archive");
     await page.getByRole("dialog", { name: "Archive" }).waitFor();
   }],
   ["describe", at(slug), async (page) => {
-    await page.getByRole("button", { name: /^Rename/ }).click();
+    await act(page, "Rename and describe");
     await page.getByRole("dialog").waitFor();
   }],
   ["new", at(slug, "new?from=6"), (page) => eventually(async () => assert.match(await page.getByRole("textbox", { name: "Prompt" }).inputValue(), /Acme/))],
   ["new-wrong", at(slug, "new?from=6"), async (page) => {
-    const settings = page.getByRole("textbox", { name: "Settings" });
-    await eventually(async () => assert.match(await settings.inputValue(), /acme/));
+    await eventually(async () => assert.match(await page.getByRole("textbox", { name: "Prompt" }).inputValue(), /Acme/));
+    const settings = await asJSON(page);
     await settings.fill('{\n  "model": "acme/mini",\n  "temperature": 0.4.4\n}');
-    await button(page, "Save as draft").first().click();
+    await button(page, "Save draft").click();
     await shows(page.getByRole("main"), /line 3/);
   }],
   ["save", at(slug, "new?from=6"), async (page) => {
-    await eventually(async () => assert.match(await page.getByRole("textbox", { name: "Settings" }).inputValue(), /acme/));
-    await button(page, "Save and put live").first().click();
-    await shows(page.getByRole("dialog", { name: "Save and put live" }), "acme/mini");
+    const prompt = page.getByRole("textbox", { name: "Prompt" });
+    await eventually(async () => assert.match(await prompt.inputValue(), /Acme/));
+    await prompt.fill(`${await prompt.inputValue()}\nAlways thank.`);
+    await button(page, "Put live…").click();
+    await shows(page.getByRole("dialog", { name: "Put live" }), "acme/mini");
   }],
   ["labels", at(slug, "labels"), (page) => shows(page.getByRole("table", { name: "Labels" }), "staging")],
   ["label-history", at(slug, "labels"), async (page) => {
@@ -75,7 +77,7 @@ const views = [
   }],
   ["try", at(slug, "try"), async (page) => {
     await page.getByRole("textbox", { name: "Text 1" }).fill("A customer asks where the parcel is.");
-    await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+    await giveKey(page);
     await button(page, "Show what goes up").click();
     await shows(page.getByRole("table", { name: /fields/i }), "acme/large");
   }],
@@ -83,8 +85,8 @@ const views = [
   ["template-compare", at("tour-guide", "compare/1..2"), (page) => shows(page.getByRole("table", { name: /template/ }), /who/)],
   ["template-new", at("tour-guide", "new"), (page) => shows(page.getByRole("status"), "Variables: city, who, photo")],
   ["template-try", at("tour-guide", "try"), async (page) => {
-    await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
-    await page.getByRole("textbox", { name: "Temperature" }).fill("1.7");
+    await giveKey(page);
+    await page.getByRole("textbox", { name: /parameters/i }).fill('{"temperature": 1.7}');
     for (const [name, value] of Object.entries({ city: "Rome", who: "a family", photo: "https://pictures.test/a.png" })) {
       await page.getByRole("textbox", { name, exact: true }).fill(value);
     }
@@ -98,7 +100,7 @@ const views = [
     await shows(page.getByRole("group", { name: "Variables" }), /needs a value/);
   }],
   ["policy", at("tour-guide"), async (page) => {
-    await button(page, "Policy").click();
+    await act(page, "Policy");
     await page.getByRole("dialog", { name: "Policy" }).waitFor();
   }],
   ["use", at(slug, "use"), (page) => shows(page, /curl/)],
@@ -236,7 +238,7 @@ scenario("j, k and Enter walk lists, and c compares", { key: managementKey }, as
   await shows(page.getByRole("table", { name: "Presets" }), slug);
   await page.getByRole("main").focus();
   const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
-  const rows = await page.getByRole("table", { name: "Presets" }).getByRole("rowheader").allInnerTexts();
+  const rows = await page.getByRole("table", { name: "Presets" }).locator("[data-row]").allTextContents();
   await page.keyboard.press("j");
   await eventually(async () => assert.equal(await focused(), rows[0].trim()));
   await page.keyboard.press("j");

@@ -36,6 +36,8 @@ export async function browse({ key, expected, ...options } = {}) {
   const browser = await launch();
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion, locale: "en-GB", timezoneId: "UTC" });
   context.setDefaultTimeout(patience);
+  // The list of models is the gateway's, and the tests count what that gets.
+  await context.route("**/v1/models", (route) => route.fulfill({ json: { object: "list", data: [] } }));
   const page = await context.newPage();
   const guard = await watch(page, expected);
   await page.goto(console_ + at);
@@ -315,6 +317,37 @@ export const designated = async (slug) => (await manage("GET", `/presets/${slug}
 
 // at is the address of a view of a preset in the default workspace.
 export const at = (slug, view = "") => `/w/default/p/${slug}${view && `/${view}`}`;
+
+// openMenu opens the menu of a preset, unless it is open.
+export async function openMenu(page) {
+  const summary = page.getByText("Actions", { exact: true });
+  await summary.waitFor();
+  if (!await summary.evaluate((element) => element.parentElement.open)) {
+    await summary.click();
+  }
+}
+
+// act chooses from the menu of a preset.
+export async function act(page, name) {
+  await openMenu(page);
+  await page.getByRole("button", { name, exact: true }).click();
+}
+
+// asJSON shows the settings of the workbench as text.
+export async function asJSON(page) {
+  await page.getByRole("button", { name: "JSON", exact: true }).click();
+  return page.getByRole("textbox", { name: "Settings" });
+}
+
+// giveKey enters an inference key to try with. Its field is folded once there is a key.
+export async function giveKey(page, key = inferenceKey) {
+  const field = page.getByRole("textbox", { name: "Inference key" });
+  await page.getByRole("button", { name: "Run", exact: true }).waitFor();
+  if (!await field.isVisible()) {
+    await page.getByText("Key and parameters").click();
+  }
+  await field.fill(key);
+}
 
 // go opens another view, as a link that was copied does.
 export async function go(page, address) {

@@ -323,6 +323,7 @@ scenario("usage by key has the names of keys, and what limits refused", { key: m
   const of = (name) => page.getByRole("table", { name: "Totals" }).getByRole("row").filter({ hasText: name });
   await shows(of("spender"), "1 refused");
   await shows(page.getByRole("main"), "1 more refused by limits");
+  await page.getByText("More", { exact: true }).click();
   await page.getByRole("heading", { name: "Refused by limits" }).waitFor();
   assert.equal(await of("half").getByText("refused").count(), 0);
   await look(page, "usage-by-key");

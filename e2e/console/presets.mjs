@@ -1,10 +1,10 @@
 // Unlock, the list of presets, and addresses.
 
 import assert from "node:assert/strict";
-import { administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
+import { act, administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, openMenu, scenario, shows, status, unlock } from "./harness.mjs";
 
 const rows = (page) => page.getByRole("table", { name: "Presets" }).locator("tbody").getByRole("row");
-const slugs = async (page) => (await rows(page).getByRole("rowheader").allInnerTexts()).map((text) => text.trim());
+const slugs = async (page) => (await rows(page).locator(".slug").allInnerTexts()).map((text) => text.trim());
 
 scenario("an empty store shows the first request, which works", {}, async ({ page }) => {
   await unlock(page, managementKey);
@@ -37,7 +37,7 @@ scenario("a wrong key is told, and the right one unlocks", {}, async ({ page }) 
   await eventually(async () => assert.equal(await key.count(), 0));
 });
 
-scenario("the key is in this tab alone, and Lock forgets it", { fresh: true, key: managementKey }, async ({ page, context }) => {
+scenario("the key is in tabs alone, those give it to each other, and Lock forgets it in all", { fresh: true, key: managementKey }, async ({ page, context }) => {
   const stores = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
   assert.ok((await stores()).includes(managementKey));
   assert.equal(await page.evaluate(() => JSON.stringify({ ...localStorage }) + document.cookie), "{}");
@@ -47,8 +47,11 @@ scenario("the key is in this tab alone, and Lock forgets it", { fresh: true, key
   await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
   const other = await context.newPage();
   await other.goto(console_);
-  await other.getByRole("button", { name: "Unlock" }).waitFor();
+  await other.getByRole("button", { name: "Lock", exact: true }).waitFor();
   await page.getByRole("button", { name: "Lock", exact: true }).click();
+  await other.getByRole("textbox", { name: "API key" }).waitFor();
+  await shows(other, "Another tab locked the console.");
+  assert.ok(!await other.evaluate((key) => JSON.stringify({ ...sessionStorage, ...localStorage }).includes(key), managementKey));
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   assert.ok(!(await stores()).includes(managementKey));
   await eventually(async () => assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0));
@@ -67,7 +70,7 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
   await unlock(page, managementKey);
 
   const row = page.getByRole("row").filter({ hasText: "email-writer" });
-  for (const text of ["active", /v2/, /staging/, "user_e2e"]) {
+  for (const text of [/v2/, /staging/, "user_e2e"]) {
     await shows(row, text);
   }
   await shows(page.getByRole("row").filter({ hasText: "summary" }), "Zürich Zusammenfassung");
@@ -94,11 +97,11 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
   await filter.selectOption({ label: "active" });
   await eventually(async () => assert.deepEqual((await slugs(page)).toSorted(), ["email-writer", "summary"]));
 
-  for (const [order, want] of [["ascending", ["email-writer", "summary"]], ["descending", ["summary", "email-writer"]]]) {
-    await page.getByRole("columnheader", { name: /Slug/ }).getByRole("button").click();
-    await eventually(async () => assert.deepEqual(await slugs(page), want));
-    await eventually(async () => assert.equal(await page.getByRole("columnheader", { name: /Slug/ }).getAttribute("aria-sort"), order));
-  }
+  await page.getByRole("combobox", { name: "Sort by" }).selectOption("slug");
+  await eventually(async () => assert.deepEqual(await slugs(page), ["email-writer", "summary"]));
+  await page.getByRole("button", { name: "Ascending" }).click();
+  await eventually(async () => assert.deepEqual(await slugs(page), ["summary", "email-writer"]));
+  await page.getByRole("button", { name: "Descending" }).waitFor();
 
   // The address has all of it, so that a copy of it shows the same.
   await search.fill("e");
@@ -108,6 +111,79 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
   await eventually(async () => assert.deepEqual(await slugs(page), ["summary", "email-writer"]));
   assert.equal(page.url(), address);
   await eventually(async () => assert.equal(await search.inputValue(), "e"));
+});
+
+scenario("the list is filtered by labels and tags, and several presets are changed at once", { key: managementKey }, async ({ page }) => {
+  for (const slug of ["several-a", "several-b", "several-c"]) {
+    await makePreset(slug);
+  }
+  await manage("PUT", "/presets/several-c/labels/rare", { version: 1 });
+  await go(page, "");
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("several");
+  await eventually(async () => assert.equal((await slugs(page)).length, 3));
+  for (const slug of ["several-a", "several-b"]) {
+    await page.getByRole("checkbox", { name: `Choose ${slug}` }).check();
+  }
+  await shows(page.getByRole("status"), "2 chosen");
+  await page.getByRole("button", { name: "Tag", exact: true }).click();
+  await page.getByRole("dialog", { name: "Tag" }).getByRole("textbox", { name: "Add" }).fill("mail, two words");
+  await page.getByRole("dialog", { name: "Tag" }).getByRole("button", { name: "Save" }).click();
+  await status(page, "2 presets are tagged.");
+  assert.deepEqual((await manage("GET", "/presets/several-b")).tags, ["mail", "two words"]);
+  await page.getByRole("button", { name: "#two words" }).first().click();
+  await eventually(async () => assert.deepEqual((await slugs(page)).toSorted(), ["several-a", "several-b"]));
+  assert.equal(await page.getByRole("searchbox", { name: "Search presets" }).inputValue(), 'several tag:"two words"');
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("label:rare");
+  await eventually(async () => assert.deepEqual(await slugs(page), ["several-c"]));
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("several promise in:prompt");
+  await eventually(async () => assert.equal((await slugs(page)).length, 0));
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("several");
+  await eventually(async () => assert.equal((await slugs(page)).length, 3));
+  for (const slug of ["several-a", "several-c"]) {
+    await page.getByRole("checkbox", { name: `Choose ${slug}` }).check();
+  }
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByRole("dialog", { name: "Archive" }).getByRole("button", { name: "Archive" }).click();
+  await status(page, "2 presets are archived.");
+  await eventually(async () => assert.deepEqual(await slugs(page), ["several-b"]));
+  await page.getByRole("button", { name: "Undo" }).click();
+  await eventually(async () => assert.equal((await slugs(page)).length, 3));
+});
+
+scenario("Ctrl+K goes to presets, and does what the view offers", { key: managementKey }, async ({ page }) => {
+  await makePreset("sought");
+  await go(page, "");
+  await page.getByRole("table", { name: "Presets" }).waitFor();
+  await page.keyboard.press("Control+k");
+  const dialog = page.getByRole("dialog", { name: "Go to" });
+  await page.keyboard.type("sought");
+  await dialog.getByRole("option", { name: /sought.*preset/ }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "sought" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("workb");
+  await eventually(async () => assert.equal(await dialog.getByRole("option").count(), 1));
+  await page.keyboard.press("Enter");
+  await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+});
+
+scenario("a preset is duplicated, with all of its live version", { key: managementKey }, async ({ page }) => {
+  const body = { model: "acme/large", temperature: 0.4, messages: [{ role: "system", content: "For {{city}}." }, { role: "user", content: "In {{year}}" }] };
+  await manage("POST", "/presets/twin/chat/completions?template=true", body);
+  await manage("PATCH", "/presets/twin", { description: "The first." });
+  await go(page, at("twin"));
+  await act(page, "Duplicate");
+  const dialog = page.getByRole("dialog", { name: "Duplicate" });
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("twin-2");
+  await dialog.getByRole("button", { name: "Duplicate" }).click();
+  await status(page, "twin-2 is a copy of twin v1.");
+  const [first, second] = await Promise.all(["twin", "twin-2"].map((slug) => manage("GET", `/presets/${slug}/versions/1`)));
+  assert.deepEqual([second.config, second.system_prompt, second.template, second.dialect], [first.config, first.system_prompt, first.template, first.dialect]);
+  assert.equal((await manage("GET", "/presets/twin-2")).description, "The first.");
 });
 
 scenario("pages", { key: managementKey }, async ({ page }) => {
@@ -162,7 +238,7 @@ scenario("every view has an address, and back and forward follow them", { key: m
   await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
   await see(at("walker", "versions/1"), () => page.getByRole("heading", { name: /^v1/ }).waitFor());
   const tabs = page.getByRole("navigation", { name: "Preset" });
-  for (const [name, view] of [["Compare", "compare/"], ["Labels", "labels"], ["Try it", "try"], ["Use it", "use"], ["History", "history"]]) {
+  for (const [name, view] of [["Compare", "compare/"], ["Labels", "labels"], ["Workbench", "edit"], ["Use it", "use"], ["History", "history"]]) {
     await tabs.getByRole("link", { name }).click();
     await see(at("walker", view), () => tabs.locator("[aria-current=page]").filter({ hasText: name }).waitFor());
   }
@@ -179,7 +255,7 @@ scenario("every view has an address, and back and forward follow them", { key: m
 
 scenario("a copied link opens its view in another tab, after its key", { fresh: true }, async ({ context }) => {
   await makePreset("linked");
-  for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /try/i], ["use", /use/i], ["history", /history/i], ["new", /new version/i]]) {
+  for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /Side by side/], ["use", /use/i], ["history", /history/i], ["new", /Version or label/]]) {
     const page = await context.newPage();
     await page.goto(console_ + at("linked", view));
     await unlock(page, managementKey);
@@ -204,7 +280,8 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   await shows(page, /inference key/i);
   await page.getByRole("link", { name: "read-only" }).click();
   await page.getByRole("heading", { name: "read-only" }).waitFor();
-  for (const name of ["New version", "Archive", "Edit"]) {
+  await openMenu(page);
+  for (const name of ["Archive", "Edit"]) {
     const button = page.getByRole("button", { name, exact: true }).first();
     await eventually(async () => assert.ok(await button.count() === 0 || await button.isDisabled(), name));
   }
@@ -267,6 +344,7 @@ scenario("a policy is set, changed by hand, refused, and removed", { key: manage
   const save = dialog.getByRole("button", { name: "Save" });
   // openWith opens the dialog once the page has seen the policy.
   const openWith = (expected) => eventually(async () => {
+    await openMenu(page);
     await open.click();
     try {
       await eventually(async () => assert.match(await text.inputValue(), expected));
@@ -316,9 +394,11 @@ scenario("an inference key sees a policy", { key: inferenceKey }, async ({ page 
   await makePreset("seen");
   await go(page, at("seen"));
   const open = page.getByRole("button", { name: "Policy", exact: true });
+  await openMenu(page);
   await eventually(async () => assert.ok(await open.isDisabled()));
   await manage("PATCH", "/presets/seen", { policy: { lock: ["tools"] }, protected: true });
   await shows(page.getByRole("main"), "protected");
+  await openMenu(page);
   await open.click();
   const dialog = page.getByRole("dialog", { name: "Policy" });
   await shows(dialog, /"lock": \["tools"\]/);
@@ -334,12 +414,13 @@ scenario("a protected preset says so, and a key without the right is told", {}, 
   await shows(page.getByRole("main"), "protected");
   await shows(page.locator("#read-only"), /takes a key with the right protected-labels/);
   for (const name of ["Put live", "Policy", "Archive"]) {
+    await openMenu(page);
     await eventually(async () => assert.ok(await page.getByRole("button", { name, exact: true }).isDisabled(), name));
   }
 
   // Someone protects it while a dialog is open: the server's words say what is missing.
   await manage("PATCH", "/presets/sealed", { protected: false });
-  await page.getByRole("button", { name: "Policy", exact: true }).click();
+  await act(page, "Policy");
   const policy = page.getByRole("dialog", { name: "Policy" });
   await policy.getByRole("textbox").fill('{"drop": ["seed"]}');
   await manage("PATCH", "/presets/sealed", { protected: true });

@@ -64,11 +64,11 @@ scenario("offline is told, and what is shown stays", { key: managementKey, expec
   await context.setOffline(true);
   await shows(page, /Offline|does not answer/);
   await eventually(async () => assert.equal(await prompt.inputValue(), "Typed before the train went into the tunnel."));
-  await page.getByRole("button", { name: "Save as draft" }).first().click();
-  await page.getByRole("dialog").getByRole("button", { name: "Save as draft" }).click();
-  await shows(page.getByRole("dialog"), /Offline|does not answer/);
+  const draft = page.getByRole("button", { name: "Save draft" });
+  await draft.click();
+  await shows(page.getByRole("main"), /Offline|does not answer/);
   await context.setOffline(false);
-  await page.getByRole("dialog").getByRole("button", { name: "Save as draft" }).click();
+  await draft.click();
   await eventually(async () => assert.equal((await send("GET", "/presets/states/versions")).body.total_count, 4));
   await eventually(async () => assert.equal(await page.getByText(/Offline/).count(), 0));
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { administer, at, eventually, go, inferenceKey, look, makePreset, manage, managementKey, scenario, send, shows, site, status, unlock } from "./harness.mjs";
+import { administer, at, eventually, giveKey, go, inferenceKey, look, makePreset, manage, managementKey, scenario, send, shows, site, status, unlock } from "./harness.mjs";
 
 const requests = async () => (await (await fetch(`${process.env.CONSOLE_OPENAI}/last`)).json()).count;
 const text = (page, n = 1) => page.getByRole("textbox", { name: `Text ${n}` });
@@ -21,9 +21,9 @@ scenario("a key of another workspace tries nothing, although that has such a slu
   const before = await requests();
   const refused = async (workspace, key, message) => {
     await go(page, `/w/${workspace}/p/same-slug/try`);
-    await page.getByRole("textbox", { name: "Inference key" }).fill(key);
+    await giveKey(page, key);
     await text(page).fill("Hello");
-    for (const name of ["Send", "Show what goes up"]) {
+    for (const name of ["Run", "Show what goes up"]) {
       await page.getByRole("button", { name, exact: true }).click();
       await shows(page.getByRole("main"), message);
       assert.equal(await page.getByRole("region", { name: "Answer of live" }).count(), 0);
@@ -36,10 +36,10 @@ scenario("a key of another workspace tries nothing, although that has such a slu
   assert.equal(await requests(), before, "nothing reached the gateway");
 
   // The right key goes on where the wrong one was refused.
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("button", { name: "Show what goes up" }).click();
   await shows(page.getByRole("table", { name: /fields/i }), /Hello/);
-  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("region", { name: "Answer of live", exact: true }), "same-slug@3");
   assert.equal(await requests(), before + 1);
   await page.getByRole("button", { name: "Stop" }).click();
@@ -54,7 +54,6 @@ scenario("what was typed in Try stays with its preset, until it is cleared", { k
     await page.getByRole("button", { name: "Add a message" }).click();
     await text(page, 2).fill("The second");
     await page.getByRole("textbox", { name: "city", exact: true }).fill("Łódź");
-    await page.getByRole("textbox", { name: "Temperature" }).fill("0.70");
     await page.getByRole("textbox", { name: /parameters/i }).fill('{"seed": 7}');
     await page.getByRole("combobox", { name: "API" }).selectOption("messages");
     await page.getByRole("combobox", { name: /Side by side/ }).selectOption("2");
@@ -63,7 +62,6 @@ scenario("what was typed in Try stays with its preset, until it is cleared", { k
     await eventually(async () => assert.equal(await text(page).inputValue(), "The first"));
     assert.equal(await text(page, 2).inputValue(), "The second");
     assert.equal(await page.getByRole("combobox", { name: "Role 2" }).inputValue(), "assistant");
-    assert.equal(await page.getByRole("textbox", { name: "Temperature" }).inputValue(), "0.70");
     assert.equal(await page.getByRole("textbox", { name: /parameters/i }).inputValue(), '{"seed": 7}');
     assert.equal(await page.getByRole("combobox", { name: "API" }).inputValue(), "messages");
     await eventually(async () => assert.equal(await page.getByRole("combobox", { name: /Side by side/ }).inputValue(), "2"));
@@ -141,9 +139,9 @@ scenario("the version stays in the address of every tab", { key: managementKey }
   await go(page, at("stays", "try"));
   await eventually(async () => assert.ok(await chosen(page).locator("option").count() >= 5));
   await chosen(page).selectOption("2");
-  await eventually(() => assert.equal(address(page), at("stays", "try?version=2")));
+  await eventually(() => assert.equal(address(page), at("stays", "edit?version=2")));
 
-  for (const [name, view] of [["Compare", "compare/3..2"], ["Labels", "labels?version=2"], ["Use it", "use?version=2"], ["Usage", "usage?version=2"], ["History", "history?version=2"], ["Versions", "versions/2"], ["Try it", "try?version=2"]]) {
+  for (const [name, view] of [["Compare", "compare/3..2"], ["Labels", "labels?version=2"], ["Use it", "use?version=2"], ["Usage", "usage?version=2"], ["History", "history?version=2"], ["Versions", "versions/2"], ["Workbench", "edit?version=2"]]) {
     await tab(page, name).click();
     await eventually(() => assert.equal(address(page), at("stays", view)));
     await eventually(async () => assert.equal(await tab(page, name).getAttribute("aria-current"), "page"));
@@ -166,7 +164,7 @@ scenario("the version stays in the address of every tab", { key: managementKey }
   }
   await shows(page.getByRole("main"), "@preset/stays@staging");
   await go(page, at("stays"));
-  for (const [name, view] of [["Compare", "compare/2..3"], ["Use it", "use"], ["Try it", "try"]]) {
+  for (const [name, view] of [["Compare", "compare/2..3"], ["Use it", "use"], ["Workbench", "edit"]]) {
     await tab(page, name).click();
     await eventually(() => assert.equal(address(page), at("stays", view)));
     await eventually(async () => assert.equal(await tab(page, name).getAttribute("aria-current"), "page"));
@@ -190,17 +188,14 @@ scenario("after saving a draft, Try has the draft", { key: managementKey }, asyn
   await makePreset("drafted");
   await go(page, at("drafted", "try"));
   await text(page).fill("The same input");
-  await page.getByRole("button", { name: "New version" }).click();
   const prompt = page.getByRole("textbox", { name: "Prompt" });
   await eventually(async () => assert.match(await prompt.inputValue(), /Write/));
   await prompt.fill("A new prompt.");
-  await page.getByRole("button", { name: "Save as draft" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Save as draft" }).click();
+  await page.getByRole("button", { name: "Save draft" }).click();
   await status(page, /v4 is saved as a draft/);
-  await tab(page, "Try it").click();
   await eventually(async () => assert.equal(await chosen(page).inputValue(), "4"));
   assert.equal(await text(page).inputValue(), "The same input");
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("button", { name: "Show what goes up" }).click();
   await shows(page.getByRole("region", { name: "Answer of v4" }), /A new prompt\./);
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { at, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows } from "./harness.mjs";
+import { at, eventually, giveKey, go, inferenceKey, makePreset, manage, managementKey, scenario, shows } from "./harness.mjs";
 
 const services = { chat: process.env.CONSOLE_OPENAI, responses: process.env.CONSOLE_OPENAI, messages: process.env.CONSOLE_ANTHROPIC };
 const answer = "Zażółć “gęślą” jaźń 😀 — done.";
@@ -17,7 +17,7 @@ async function control(dialect, what) {
 async function prepare(page, slug, dialect, text = "Say it.") {
   await makePreset(slug, { dialect });
   await go(page, at(slug, "try"));
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("textbox", { name: "Text 1" }).fill(text);
 }
 
@@ -36,7 +36,7 @@ for (const dialect of ["chat", "responses", "messages"]) {
   scenario(`an answer in the dialect ${dialect} is shown as it arrives`, { key: managementKey }, async ({ page, guard }) => {
     await prepare(page, `try-${dialect}`, dialect);
     const before = (await control(dialect, "last")).count;
-    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("button", { name: "Run", exact: true }).click();
     const output = page.getByRole("region", { name: "Answer of live", exact: true });
     const text = async () => (await output.locator("pre.answer").textContent()) ?? "";
     await eventually(async () => assert.ok(await page.getByRole("button", { name: "Stop" }).isEnabled()));
@@ -51,7 +51,7 @@ for (const dialect of ["chat", "responses", "messages"]) {
     }
     await shows(output, /complete/);
     assert.equal(await text(), answer);
-    await shows(output, /first byte .*\d/);
+    await shows(output, /first text .*\d/);
     await shows(output, /total .*\d/);
     await shows(output, `try-${dialect}`); // which preset and version served
     const { count, last } = await control(dialect, "last");
@@ -61,13 +61,13 @@ for (const dialect of ["chat", "responses", "messages"]) {
     assert.equal(body.stream, true);
     const sent = guard.requests.find((request) => request.method() === "POST" && /completions|responses|messages/.test(request.url()));
     assert.equal((await sent.allHeaders()).authorization, `Bearer ${inferenceKey}`, "never the management key");
-    await eventually(async () => assert.ok(await page.getByRole("button", { name: "Send" }).isEnabled()));
+    await eventually(async () => assert.ok(await page.getByRole("button", { name: "Run", exact: true }).isEnabled()));
   });
 }
 
 scenario("Stop ends the request at the gateway", { key: managementKey }, async ({ page }) => {
   await prepare(page, "try-stop", "chat");
-  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await control("chat", "release");
   const output = page.getByRole("region", { name: "Answer of live", exact: true });
   await eventually(async () => assert.notEqual(await output.locator("pre.answer").textContent(), ""));
@@ -79,7 +79,7 @@ scenario("Stop ends the request at the gateway", { key: managementKey }, async (
 
 scenario("what goes up is shown with the source of each field, and not sent", { key: managementKey }, async ({ page }) => {
   await prepare(page, "try-dry", "chat", "Hello <b>there</b>");
-  await page.getByRole("textbox", { name: "Temperature" }).fill("0.95");
+  await page.getByRole("textbox", { name: /parameters/i }).fill('{"temperature": 0.95}');
   const before = (await control("chat", "last")).count;
   await page.getByRole("button", { name: "Show what goes up" }).click();
   const table = page.getByRole("table", { name: /fields/i });
@@ -94,13 +94,13 @@ scenario("two versions answer the same input side by side", { key: managementKey
   await prepare(page, "try-two", "chat");
   await manage("PUT", "/presets/try-two/labels/staging", { version: 1 });
   await page.reload();
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("textbox", { name: "Text 1" }).fill("Both of you.");
   const first = page.getByRole("combobox", { name: "Version or label" });
   await eventually(async () => assert.ok(await first.locator("option").count() >= 5));
   await first.selectOption("staging");
   await page.getByRole("combobox", { name: /Side by side/ }).selectOption("2");
-  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   const outputs = page.getByRole("region", { name: /^Answer of (staging|v2)$/ });
   await eventually(async () => assert.equal(await outputs.count(), 2));
   for (let i = 2 * ((await events("chat")).length - 1); i > 0; i--) {
@@ -116,19 +116,19 @@ scenario("an error of the gateway, and a key that may not infer", { key: managem
   await manage("POST", "/presets/try-wrong/chat/completions", { model: "acme/overloaded", messages: [] });
   await go(page, at("try-wrong", "try"));
   await page.getByRole("textbox", { name: "Text 1" }).fill("Hi");
-  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("main"), /Enter an inference key/);
-  await page.getByRole("textbox", { name: "Inference key" }).fill("a-key-that-nobody-knows");
-  await page.getByRole("button", { name: "Send" }).click();
+  await giveKey(page, "a-key-that-nobody-knows");
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("main"), /Error/);
   await shows(page.getByRole("main"), /Request id/);
   await page.getByRole("button", { name: "Lock", exact: true }).waitFor(); // the session goes on
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
-  await page.getByRole("button", { name: "Send" }).click();
+  await giveKey(page);
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("main"), /429/);
-  await page.getByText("More parameters").click();
+  await page.getByText("Key and parameters").click();
   await page.getByRole("textbox", { name: /parameters/i }).fill("{");
-  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("main"), /line 1/);
 });
 
@@ -144,7 +144,7 @@ for (const [dialect, [route, body]] of Object.entries(template)) {
     const slug = `try-template-${dialect}`;
     await manage("POST", `/presets/${slug}/${route}?template=true`, { model: "acme/large", ...body });
     await go(page, at(slug, "try"));
-    await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+    await giveKey(page);
     const variables = page.getByRole("group", { name: "Variables" });
     const variable = (name) => variables.getByRole("textbox", { name, exact: true });
     await variable("photo").waitFor();
@@ -167,7 +167,7 @@ for (const [dialect, [route, body]] of Object.entries(template)) {
     await shows(fields.getByRole("row").filter({ hasText: "pictures.test" }), /variable v1/);
     assert.equal((await control(dialect, "last")).count, before);
 
-    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByRole("button", { name: "Run", exact: true }).click();
     await eventually(async () => assert.equal((await control(dialect, "last")).count, before + 1));
     const sent = JSON.parse((await control(dialect, "last")).last.body);
     const list = sent.input ?? sent.messages.filter(({ role }) => role !== "system");
@@ -186,8 +186,9 @@ scenario("the fields of a template come, although its first read failed", { key:
   let reads = 0;
   await page.route("**/try-again/versions/1?*", (read) => (++reads === 1 ? read.abort("connectionreset") : read.continue()));
   await go(page, at("try-again", "try"));
+  await page.getByRole("button", { name: "Try again" }).click();
   await page.getByRole("group", { name: "Variables" }).getByRole("textbox", { name: "city", exact: true }).fill("Rome");
-  assert.equal(reads, 2);
+  assert.ok(reads >= 2);
 });
 
 scenario("each version gets its own variables, side by side", { key: managementKey }, async ({ page }) => {
@@ -196,7 +197,7 @@ scenario("each version gets its own variables, side by side", { key: managementK
   await manage("POST", "/presets/try-each/chat/completions?template=true&designate=false", capture("For {{city}}."));
   await manage("POST", "/presets/try-each/chat/completions?template=true&designate=false", capture("For {{city}} in {{year}}."));
   await go(page, at("try-each", "try"));
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("textbox", { name: "Text 1" }).fill("Go.");
   const variables = page.getByRole("group", { name: "Variables" });
   const first = page.getByRole("combobox", { name: "Version or label" });
@@ -216,13 +217,13 @@ scenario("what a policy changed is shown", { key: managementKey }, async ({ page
   await makePreset("try-policy");
   await manage("PATCH", "/presets/try-policy", { policy: { lock: ["seed"], bounds: { temperature: { max: 0.5 } } } });
   await go(page, at("try-policy", "try"));
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   await page.getByRole("textbox", { name: "Text 1" }).fill("Hi");
-  await page.getByRole("textbox", { name: "Temperature" }).fill("1.5");
+  await page.getByRole("textbox", { name: /parameters/i }).fill('{"temperature": 1.5}');
   await page.getByRole("button", { name: "Show what goes up" }).click();
   await shows(page.getByRole("table", { name: /fields/i }).getByRole("row").filter({ hasText: "temperature" }), /policy/);
   await shows(page.getByRole("main"), /Changed by the policy of the preset: temperature/);
-  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await shows(page.getByRole("region", { name: "Answer of live", exact: true }), /changed by the policy: temperature/);
   await page.getByRole("button", { name: "Stop" }).click();
   await control("chat", "hung-up");
@@ -234,7 +235,7 @@ scenario("what a policy changed is shown", { key: managementKey }, async ({ page
 scenario("a line of the log of content fills the form", { key: managementKey }, async ({ page }) => {
   await makePreset("try-logged");
   await go(page, at("try-logged", "try"));
-  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await giveKey(page);
   const line = {
     request_id: "x", dialect: "chat", sent: { model: "@preset/try-logged", temperature: 0.5, seed: 7, messages: [{ role: "user", content: "Of yesterday" }] },
     answer: [{ role: "assistant", parts: [{ type: "text", content: "An answer of the log" }], finish_reason: "stop" }],

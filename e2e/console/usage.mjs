@@ -83,7 +83,8 @@ const rowOf = (page, table, name) => page.getByRole("table", { name: table, exac
 scenario("versions stand side by side", { key: managementKey }, async ({ page }) => {
   await go(page, at("campaign", "usage"));
   await shows(page.getByRole("main"), `${2 * each} requests`);
-  await shows(page.getByRole("main"), /15 errors \(18\.8 %\)/);
+  await shows(page.getByRole("main"), "18.8 % errors");
+  await shows(page.getByRole("main"), /15 of 80/);
   const first = await cells(rowOf(page, "Totals", "v1"));
   assert.equal(first.Requests, `${each}`);
   assert.equal(first.Errors, "0 0.0 %");
@@ -121,6 +122,11 @@ scenario("a split is judged in words", { key: managementKey }, async ({ page }) 
   assert.equal(solved["In words"], "No difference can be told yet.");
   const cost = await cells(row("Cost of a request"));
   assert.match(cost["In words"], /v2 costs more than v1\. No interval is known\./);
+
+  // The verdict stands first, with its interval and what follows from it.
+  const verdict = page.locator(".verdict");
+  await shows(verdict, "v2 fails more often than v1. +37.5 points, +21.6 to +53.0");
+  assert.ok(await verdict.getByRole("button", { name: "Put v2 live" }).isDisabled(), "it is live");
 
   // Requests that named a version are not the split's.
   await go(page, at("thin", "usage"));
@@ -160,6 +166,22 @@ scenario("charts are read by pointer, by keys, and as tables", { key: management
   await status(page, "Copied");
 });
 
+scenario("four charts come first, with what changed, and the others behind More", { key: managementKey }, async ({ page }) => {
+  await go(page, at("campaign", "usage"));
+  const charts = page.getByRole("img", { name: / per hour, / });
+  await eventually(async () => assert.equal(await charts.count(), 4));
+  await eventually(async () => assert.ok(await page.locator(".event").count() > 0, "the label was split in this time"));
+  await shows(page.getByRole("main"), /Lines across the charts: .*canary split/);
+  await shows(page.getByRole("region", { name: "In short" }), "nothing before");
+  await page.getByText("More", { exact: true }).click();
+  await eventually(async () => assert.equal(await charts.count(), 10));
+  await page.getByRole("combobox", { name: "Last" }).selectOption("custom");
+  await page.getByLabel("First day").fill("2020-02-01");
+  await page.getByLabel("Last day").fill("2020-02-03");
+  await shows(page.getByRole("main"), "No request was measured in this time");
+  assert.match(page.url(), /range=custom&from=2020-02-01&to=2020-02-03/);
+});
+
 scenario("other ranges, other series, and CSV", { key: managementKey }, async ({ page }) => {
   await go(page, at("campaign", "usage"));
   await page.getByRole("combobox", { name: "By" }).selectOption("model");
@@ -183,7 +205,7 @@ scenario("other ranges, other series, and CSV", { key: managementKey }, async ({
 
 scenario("the usage of a workspace", { key: managementKey }, async ({ page }) => {
   await go(page, "/w/default");
-  await page.getByRole("link", { name: "Usage", exact: true }).click();
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Usage", exact: true }).click();
   await page.getByRole("heading", { name: "Usage of default" }).waitFor();
   const quiet = rowOf(page, "Totals", "quiet");
   assert.equal((await cells(quiet)).Unknown, "1 100.0 %");
@@ -221,6 +243,7 @@ for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360]])
       await go(page, address);
       const chart = page.getByRole("img", { name: /^Requests per/ });
       await chart.waitFor();
+      await page.getByText("More", { exact: true }).click();
       await page.getByText("Table of Duration, p95").click();
       await page.getByRole("table", { name: "Duration, p95" }).waitFor();
       await accessible(page, name);

@@ -1,7 +1,7 @@
 // A preset, its versions, comparing two of them, and putting one live.
 
 import assert from "node:assert/strict";
-import { at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
+import { act, at, designated, eventually, go, look, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
 
 const versions = (page) => page.getByRole("list", { name: "Versions" }).getByRole("listitem");
 
@@ -150,7 +150,7 @@ scenario("archive, restore, disable, enable, rename and describe", { key: manage
   const preset = async () => (await send("GET", "/presets?status=all&q=moody")).body.data.find((one) => one.slug === "moody");
   await go(page, at("moody"));
 
-  await page.getByRole("button", { name: /^Rename/ }).click();
+  await act(page, "Rename and describe");
   let dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: "Name" }).fill("Moody Blues");
   await dialog.getByRole("textbox", { name: "Description" }).fill("For bad days.");
@@ -159,20 +159,20 @@ scenario("archive, restore, disable, enable, rename and describe", { key: manage
   await shows(page, "For bad days.");
   assert.equal((await preset()).description, "For bad days.");
 
-  await page.getByRole("button", { name: "Disable" }).click();
+  await act(page, "Disable");
   await page.getByRole("dialog", { name: "Disable" }).getByRole("button", { name: "Disable" }).click();
   await status(page, /disabled/);
   assert.equal((await preset()).status, "disabled");
-  await eventually(async () => assert.ok(await page.getByRole("button", { name: "New version" }).isDisabled()));
-  await page.getByRole("button", { name: "Enable" }).click();
+  await eventually(async () => assert.ok(await page.getByRole("button", { name: "Edit", exact: true }).isDisabled()));
+  await act(page, "Enable");
   await status(page, /enabled/);
   assert.equal((await preset()).status, "active");
 
-  await page.getByRole("button", { name: "Archive" }).click();
+  await act(page, "Archive");
   dialog = page.getByRole("dialog", { name: "Archive" });
   await dialog.getByRole("button", { name: "Cancel" }).click();
   assert.equal((await preset()).status, "active");
-  await page.getByRole("button", { name: "Archive" }).click();
+  await act(page, "Archive");
   await dialog.getByRole("button", { name: "Archive" }).click();
   await status(page, /archived/);
   assert.equal((await preset()).status, "archived");
@@ -249,4 +249,30 @@ scenario("a template's variables and messages are shown and compared", { key: ma
   await shows(row("messages"), /removed/);
   await page.getByRole("button", { name: "Swap" }).click();
   await shows(row("messages"), /added/);
+});
+
+scenario("a comparison goes from change to change, beside each other or unified", { key: managementKey }, async ({ page }) => {
+  await makePreset("unified");
+  await go(page, at("unified", "compare/1..3"));
+  const region = page.getByRole("region", { name: "Differences of the prompt" });
+  await region.waitFor();
+  const marked = () => region.locator("tr.at").evaluateAll((rows) => rows.map((row) => row.textContent));
+  await page.getByRole("button", { name: "Next change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Write emails/));
+  await page.getByRole("button", { name: "Next change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Never promise/));
+  await page.getByRole("button", { name: "Previous change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Write emails/));
+  await page.getByRole("button", { name: "Unified" }).click();
+  await look(page, "compare-unified");
+  await page.getByRole("button", { name: "Unified" }).click();
+});
+
+scenario("on a narrow screen the timeline is a select", { key: managementKey, width: 360 }, async ({ page }) => {
+  await makePreset("narrow");
+  await go(page, at("narrow"));
+  await page.getByRole("combobox", { name: "Version" }).selectOption("2");
+  await page.getByRole("heading", { name: /^v2/ }).waitFor();
+  await eventually(() => assert.ok(page.url().endsWith(at("narrow", "versions/2"))));
+  assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0);
 });

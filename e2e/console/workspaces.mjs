@@ -1,7 +1,7 @@
 // Workspaces: list, create, change defaults, delete, and their history.
 
 import assert from "node:assert/strict";
-import { administer, eventually, go, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
+import { administer, eventually, go, look, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
 
 const workspace = async (slug) => (await send("GET", `/workspaces/${slug}`)).body?.data;
 
@@ -109,4 +109,23 @@ scenario("a server without an API of keys has no keys to show", { key: managemen
   await shows(page.getByRole("main"), /key_api/);
   await go(page, "/w/default/budgets");
   await shows(page.getByRole("main"), /cannot be held, because usage is not measured/);
+});
+
+scenario("the state of the server is told, to keys of all workspaces alone", { key: managementKey }, async ({ page }) => {
+  await go(page, "");
+  await page.getByRole("link", { name: "State", exact: true }).click();
+  await shows(page.getByRole("table", { name: "Stores" }), "takes changes");
+  await shows(page.getByRole("main"), "All is well.");
+  await look(page, "state");
+  await page.route("**/v1/presets/-/state", async (route) => {
+    const response = await route.fetch(), answer = await response.json();
+    Object.assign(answer.data.stores[0], { writable: false, error: "no space left" });
+    answer.data.webhooks = [{ host: "hooks.test", waiting: 3, last_delivery: null, last_failure: new Date().toISOString() }];
+    await route.fulfill({ response, json: answer });
+  });
+  await page.reload();
+  for (const text of ["takes no changes.", "no space left", "The webhook hooks.test does not take what is sent."]) {
+    await shows(page.getByRole("main"), text);
+  }
+  await shows(page.getByRole("table", { name: "Webhooks" }), "hooks.test");
 });

@@ -212,6 +212,11 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if len(name) != len(uuid.UUID{}) {
 			return wrong("its key is not that of an object", nil)
 		}
+	case KindInput:
+		if len(name) != 2*len(uuid.UUID{}) {
+			return wrong("its key is not that of an input", nil)
+		}
+		return decodes(k, payload, decodeObject)
 	case KindFeedback:
 		if len(name) > 0 {
 			return wrong("its key is not that of the secret", nil)

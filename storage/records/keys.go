@@ -60,6 +60,7 @@ const (
 	KindUsage         Kind = 'u'
 	KindServed        Kind = 'x'
 	KindSpent         Kind = 'c'
+	KindInput         Kind = 'q'
 	KindFeedback      Kind = 'f'
 	KindReplay        Kind = 'r'
 	KindListHead      Kind = 'e'
@@ -84,6 +85,7 @@ var kindNames = map[Kind]string{
 	KindUsage:         "usage",
 	KindServed:        "last served",
 	KindSpent:         "spending",
+	KindInput:         "input",
 	KindFeedback:      "feedback secret",
 	KindReplay:        "kept answer",
 	KindListHead:      "list head",

@@ -54,7 +54,7 @@ type selection [len(storedStatuses)]bool
 // selectionOf returns the states that a filter accepts.
 func selectionOf(filter domain.PresetFilter) (s selection) {
 	for state, status := range storedStatuses {
-		s[state] = state > 0 && filter.Accepts(status)
+		s[state] = state > 0 && filter.Accepts(string(status))
 	}
 	return s
 }

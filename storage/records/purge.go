@@ -133,7 +133,7 @@ type removal struct {
 
 // addPreset adds what a preset has below its id.
 func (b *removal) addPreset(r *Reader, id uuid.UUID) error {
-	for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
+	for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent, KindInput} {
 		if err := b.addAll(r, of.under(id)); err != nil {
 			return err
 		}

@@ -27,7 +27,9 @@ func TestPurgeForOthers(t *testing.T) {
 		synctest.Wait()
 		w := domain.Workspace{ID: newID(), Slug: "w"}
 		p := domain.Preset{ID: newID(), WorkspaceID: w.ID, Slug: "p", Status: domain.PresetActive}
-		err := m.update(t, func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutPreset(p)) })
+		err := m.update(t, func(tx domain.Tx) error {
+			return errors.Join(tx.PutWorkspace(w), tx.PutPreset(p), tx.PutInput(p.ID, w.ID, []byte("{}")))
+		})
 		if err == nil {
 			err = m.update(t, func(tx domain.Tx) error { return tx.DeleteWorkspace(w) })
 		}
@@ -44,7 +46,7 @@ func TestPurgeForOthers(t *testing.T) {
 		<-done
 		for k := range m.stored {
 			switch records.Key(k).Kind() {
-			case records.KindPreset, records.KindListBlock, records.KindDeleted:
+			case records.KindPreset, records.KindListBlock, records.KindDeleted, records.KindInput:
 				t.Errorf("a %v record is still there", records.Key(k).Kind())
 			}
 		}

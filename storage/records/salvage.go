@@ -87,8 +87,10 @@ func (w *Wreck) Copy() error {
 			w.put(KindUsage, func(t *Tx) error { return t.write(k, w.Records[string(k)].Record, nil) })
 		}
 	}
-	for _, k := range w.found[KindSpent] {
-		w.put(KindSpent, func(t *Tx) error { return t.write(k, w.Records[string(k)].Record, nil) })
+	for _, kind := range []Kind{KindSpent, KindInput} {
+		for _, k := range w.found[kind] {
+			w.put(kind, func(t *Tx) error { return t.write(k, w.Records[string(k)].Record, nil) })
+		}
 	}
 	if secret, _, ok := find(w, feedbackKey(), decodeFeedbackSecret); ok {
 		w.put(KindFeedback, func(t *Tx) error { return t.PutFeedbackSecret(secret) })

@@ -174,7 +174,7 @@ func (f Filler) Much() {
 }
 
 // usage stores rows of a preset and of requests without one. It also stores when the preset
-// was served, what it spent, and the secret for handles of feedback.
+// was served, what it spent, an input, and the secret for handles of feedback.
 func (f Filler) usage() {
 	f.t.Helper()
 	var w domain.Workspace
@@ -202,7 +202,7 @@ func (f Filler) usage() {
 			row.Node = f.store.Node()
 			err = errors.Join(err, tx.PutUsage(row))
 		}
-		return errors.Join(err, tx.PutSpent(p.ID, []byte("spent")), tx.PutServed(w.ID, p.Slug, domain.Served{p.LatestVersion: domain.ServedHour(start)}))
+		return errors.Join(err, tx.PutSpent(p.ID, []byte("spent")), tx.PutInput(p.ID, p.DesignatedVersionID, []byte(`{"name":"needle"}`)), tx.PutServed(w.ID, p.Slug, domain.Served{p.LatestVersion: domain.ServedHour(start)}))
 	})
 	f.Must(usage.EnsureFeedbackSecret(f.t.Context(), f.store))
 }

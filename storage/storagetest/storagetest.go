@@ -73,6 +73,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"usage refused", usageRefused},
 		{"served", served},
 		{"spending", spending},
+		{"saved inputs", savedInputs},
 		{"feedback secret", feedbackSecret},
 		{"feedback secret, many writers", feedbackSecretManyWriters},
 		{"deleted key", keyDeleted},

@@ -8,10 +8,10 @@ export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 export const hasKeys = root.keys === 'true'
 /** @type {Record<string, string>} */
 const settings = JSON.parse(root.settings ?? '{}')
-/** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
-export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
+/** The settings that the API knows. @param {string} route that makes a version */
+export const settingsOf = (route) => (settings[route] ?? '').split(' ')
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces|state)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|edit|try|new|use|usage|history)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.
@@ -20,7 +20,7 @@ const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage|keys|bud
 export function parse(location) {
 	const found = form.exec(location.pathname.slice(base.length))
 	const [, workspaces, workspace = '', of, slug = '', view, version, compare, from, to] = found ?? []
-	const name = !found ? 'unknown' : workspaces ?? (of ? `workspace-${of}` : undefined) ?? view ?? compare ?? (slug ? 'versions' : 'presets')
+	const name = !found ? 'unknown' : workspaces ?? (of ? `workspace-${of}` : undefined) ?? (view === 'new' || view === 'try' ? 'edit' : view) ?? compare ?? (slug ? 'versions' : 'presets')
 	return {
 		view: /** @type {ViewName} */ (name), workspace: decodeURIComponent(workspace), slug: decodeURIComponent(slug),
 		version: Number(version ?? 0), from: Number(from ?? 0), to: Number(to ?? 0), query: new URLSearchParams(location.search),
@@ -40,7 +40,7 @@ export function toPresets(workspace, query = {}) {
 	return `${base}${workspace && '/w/' + part(workspace)}${search(query)}`
 }
 
-/** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'usage' | 'history' | 'new'} [view] @param {Query} [query] */
+/** @param {At} at @param {'' | 'labels' | 'edit' | 'use' | 'usage' | 'history'} [view] @param {Query} [query] */
 export function toPreset(at, view = '', query = {}) {
 	return `${toPresets(at.workspace)}/p/${part(at.slug)}${view && '/' + view}${search(query)}`
 }
@@ -55,6 +55,7 @@ export const toComparison = (at, from, to) => `${toPreset(at)}/compare/${from}..
 export const toDefaultComparison = (at, live, n) => toComparison(at, n === live ? Math.max(1, n - 1) : live, n)
 
 export const toWorkspaces = `${base}/workspaces`
+export const toState = `${base}/state`
 
 /** @param {string} workspace */
 export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`

@@ -2,11 +2,11 @@
 
 import { toComparison } from './addresses.js'
 import { button, fill, form, h, submit, user, when } from './elements.js'
-import { versionChoices } from './choices.js'
+import { versionChoices } from './target.js'
 import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { putLive } from './put_live.js'
+import { putLive } from './preset_changes.js'
 import { serveReason } from './rights.js'
 import { keepFocus, load } from './states.js'
 import { versionName } from './texts.js'

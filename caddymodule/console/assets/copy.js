@@ -27,3 +27,10 @@ export function snippet(text, name) {
 		h('pre', { tabindex: '0', 'aria-label': name, role: 'region' }, h('code', null, text)),
 		button('Copy', () => copy(text), { class: 'small', 'aria-label': `Copy ${name}` }))
 }
+
+/** Saves a text as a file. @param {string} name @param {string} text @param {string} type */
+export function download(name, text, type) {
+	const href = URL.createObjectURL(new Blob([text], { type }))
+	h('a', { href, download: name }).click()
+	setTimeout(() => URL.revokeObjectURL(href), 10000)
+}

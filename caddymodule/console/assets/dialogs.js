@@ -42,6 +42,8 @@ export function openDialog(name, heading, body, options = {}) {
 	})
 	dialog.addEventListener('close', () => {
 		dropGuard()
+		const told = dialog.querySelector('#status')
+		told && document.body.append(told)
 		dialog.remove()
 		options.onClose?.()
 		if (document.activeElement === document.body && !focusKey(document.body, opener?.getAttribute('data-key') ?? '')) {

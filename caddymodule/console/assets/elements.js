@@ -28,6 +28,16 @@ export function h(name, properties, ...children) {
 	return element
 }
 
+/** Makes an element of a picture. @param {string} name @param {Properties} properties @param {...(Child | Child[])} children @returns {SVGElement} */
+export function svg(name, properties, ...children) {
+	const element = document.createElementNS('http://www.w3.org/2000/svg', name)
+	for (const [key, value] of Object.entries(properties)) {
+		element.setAttribute(key, String(value))
+	}
+	fill(element, ...children)
+	return element
+}
+
 /** Replaces the children of an element. @param {Element} element @param {...(Child | Child[])} children */
 export function fill(element, ...children) {
 	element.replaceChildren()
@@ -74,6 +84,37 @@ export function submit(name, properties = {}) {
 
 /** Makes a field for one line that no browser corrects or fills in. @param {Properties} [properties] */
 export const textInput = (properties) => h('input', { type: 'text', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', dir: 'auto', ...properties })
+
+/** Makes a menu of buttons. It closes with a choice, with Escape, and when the focus leaves it. @param {string} name @param {string} key @param {Child[]} items */
+export function menu(name, key, items) {
+	const summary = h('summary', { 'data-key': key }, name)
+	const close = () => details.removeAttribute('open')
+	const isOpen = document.querySelector(`.menu[open] > [data-key="${key}"]`) !== null // and is drawn again
+	const details = h('details', { class: 'menu', open: isOpen, onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, h('div', { class: 'menu-items' }, items))
+	details.addEventListener('keydown', (event) => {
+		if (event.key === 'Escape' && details.open) {
+			close()
+			summary.focus()
+			event.stopPropagation()
+		}
+	})
+	details.addEventListener('click', (event) => {
+		if (event.target instanceof HTMLButtonElement) {
+			close()
+			summary.focus() // whoever opens a dialog gives the focus back
+		}
+	}, { capture: true })
+	document.addEventListener('click', (event) => event.target instanceof Node && !details.contains(event.target) && close(), { signal: closings.signal })
+	return details
+}
+
+let closings = new AbortController()
+
+/** Ends what the menus of a view listen to. */
+export function endMenus() {
+	closings.abort()
+	closings = new AbortController()
+}
 
 let fields = 0
 

@@ -13,6 +13,7 @@ const limit = 50
 /** @type {Record<string, string>} */
 const words = {
 	create_version: 'new version', designate: 'put live', update: 'change', set_status: 'set status', protect: 'protection', set_policy: 'policy', set_owner: 'owner',
+	create_input: 'new input', update_input: 'change input', delete_input: 'remove input',
 	'label.set': 'set label', 'label.move': 'move label', 'label.split': 'split label', 'label.protect': 'protect label', 'label.delete': 'remove label',
 	'workspace.create': 'new workspace', 'workspace.update': 'change workspace',
 	'key.create': 'new key', 'key.update': 'change key', 'key.rotate': 'rotate key', 'key.delete': 'delete key', 'key.limit_reached': 'limit of a key reached',
@@ -67,7 +68,7 @@ function records(context, path) {
 			['When', when(change.time)],
 			['By', user(change.user_id)],
 			['Key', h('span', { title: change.key_id, class: 'muted' }, user(change.key_name || change.key_id || 'the server'))],
-			['Before', version(change.version_before)],
+			['Before', change.version_before === change.version ? textOrNone() : version(change.version_before)],
 			['After', version(change.version)],
 			['Message', textOrNone(change.message)],
 			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],

@@ -161,3 +161,18 @@ export function find(value, pointer) {
 	}
 	return place
 }
+
+/**
+ * Returns an object's text with another value at a path. All other values keep their bytes. An empty
+ * value takes the member out, and then also an object without members around it.
+ * @param {string} text @param {string[]} path @param {string} value @returns {string}
+ */
+export function withValue(text, [name, ...rest], value) {
+	const { members } = parse(text), found = members.find((member) => member.name === name)
+	const old = found ? raw(found.value) : '', next = rest.length === 0 ? value : withValue(old[0] === '{' ? old : '{}', rest, value).replace(/^\{\}$/, '')
+	const texts = members.filter((member) => member !== found || next).map((member) => `${member.key}:${member === found ? next : raw(member.value)}`)
+	return `{${[...texts, ...(found || !next ? [] : [`${JSON.stringify(name)}:${next}`])].join(',')}}`
+}
+
+/** Returns the value at a path. @param {JSONValue} value @param {string[]} path @returns {JSONValue | undefined} */
+export const valueAt = (value, path) => path.reduce((/** @type {JSONValue | undefined} */ one, name) => memberOf(one, name), value)

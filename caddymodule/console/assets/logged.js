@@ -1,66 +1,50 @@
-// A line of the log of content, which is pasted into Try.
+// A line of the log of content, which is pasted into a trial.
 
-import { routes } from './capture.js'
+import { messagesOf, routes, turnsOf } from './capture.js'
 import { memberOf, parseAs, raw } from './json.js'
 
-/** Members that a request to another version does not keep, or that Try writes itself. */
+/** Members that a request to another version does not keep, or that a trial writes itself. */
 const replaced = ['model', 'stream', 'stream_options', 'preset', 'prompt', 'prompt_id', 'prompt_version', 'session_id']
 
 /** @param {JSONValue | undefined} value */
-const textOf = (value) => value?.kind === 'string' ? /** @type {string} */ (JSON.parse(raw(value))) : ''
+const valueOf = (value) => (value ? JSON.parse(raw(value)) : undefined)
 
 /**
- * Reads a line of the log of content as what someone would type to ask the same. It is undefined for any
- * other text.
- * @param {string} text @returns {Trial | undefined}
+ * Reads a line of the log of content as what someone would type to ask the same, and its answer. It is
+ * undefined for any other text.
+ * @param {string} text @returns {Logged | undefined}
  */
-export function trialOf(text) {
+export function loggedOf(text) {
 	if (!text.trimStart().startsWith('{')) {
 		return undefined
 	}
 	const line = { ...parseAs(text) }, of = (/** @type {string} */ name) => line.members.find((member) => member.name === name)?.value
-	const request = of('sent') ?? of('request'), dialect = textOf(of('dialect'))
-	if (request?.kind !== 'object' || !(dialect in routes)) {
+	const request = of('sent') ?? of('request'), dialect = /** @type {Dialect} */ (valueOf(of('dialect')))
+	if (request?.kind !== 'object' || !Object.hasOwn(routes, dialect)) {
 		return undefined
 	}
-	const conversation = dialect === 'responses' ? 'input' : 'messages', most = dialect === 'responses' ? 'max_output_tokens' : 'max_tokens'
-	const turns = turnsOf(memberOf(request, conversation))
-	const numberOf = (/** @type {string} */ name) => {
-		const value = memberOf(request, name)
-		return value?.kind === 'number' ? raw(value) : ''
-	}
-	const fields = [...replaced, 'temperature', most, ...(turns.length > 0 ? [conversation] : [])]
-	const more = request.members.filter(({ name, value }) => !fields.includes(name) && raw(value) !== 'null')
+	const conversation = dialect === 'responses' ? 'input' : 'messages'
+	const turns = readTurns(valueOf(memberOf(request, conversation)) ?? [], dialect)
+	const more = request.members.filter(({ name, value }) => !replaced.includes(name) && !(name === conversation && turns.length > 0) && raw(value) !== 'null')
 	const variables = (memberOf(memberOf(request, 'prompt'), 'variables')?.members ?? []).filter(({ value }) => value.kind === 'string')
-		.map(({ name, value }) => /** @type {const} */ ([name, textOf(value) === '' ? { kind: 'empty text', text: '' } : { kind: 'text', text: textOf(value) }]))
+		.map(({ name, value }) => /** @type {const} */ ([name, { kind: valueOf(value) === '' ? 'empty text' : 'text', text: valueOf(value) }]))
 	return {
-		turns, variables: Object.fromEntries(variables), second: '-', dialect, temperature: numberOf('temperature'), maxTokens: numberOf(most),
-		more: more.length > 0 ? `{${more.map(({ key, value }) => `${key}: ${raw(value)}`).join(', ')}}` : '',
-		logged: answerOf(of('answer')),
+		trial: { turns, variables: Object.fromEntries(variables), dialect, more: more.length > 0 ? `{${more.map(({ key, value }) => `${key}: ${raw(value)}`).join(', ')}}` : '' },
+		answer: answerOf(valueOf(of('answer')) ?? []),
 	}
 }
 
 /**
- * Returns the messages that Try has fields for. It is empty if one is of another form, such as one with an
- * image, or a result of a tool.
- * @param {JSONValue | undefined} conversation
+ * Returns the turns that make the same conversation. There are none if the fields of a trial cannot make it,
+ * as with an image.
+ * @param {any[] | string} conversation @param {Dialect} dialect
  */
-function turnsOf(conversation) {
-	if (conversation?.kind === 'string') {
-		return [{ role: 'user', text: textOf(conversation) }]
-	}
-	const turns = (conversation?.items ?? []).map((item) => {
-		const isPlain = item.members.every(({ name }) => ['role', 'content', 'type'].includes(name)) && memberOf(item, 'content')?.kind === 'string'
-		return isPlain ? { role: textOf(memberOf(item, 'role')), text: textOf(memberOf(item, 'content')) } : { role: '', text: '' }
-	})
-	return turns.every(({ role }) => ['user', 'assistant'].includes(role)) ? turns : []
+function readTurns(conversation, dialect) {
+	const messages = typeof conversation === 'string' ? [{ role: 'user', content: conversation }] : conversation, turns = turnsOf(messages, dialect)
+	const isSame = turns.every(({ role }) => ['user', 'assistant', 'tool'].includes(role)) && JSON.stringify(messagesOf(turns, dialect)) === JSON.stringify(messages)
+	return isSame ? turns : []
 }
 
-/** Returns the text and the tool calls of an answer. @param {JSONValue | undefined} answer */
-function answerOf(answer) {
-	const parts = (answer?.items ?? []).flatMap((message) => memberOf(message, 'parts')?.items ?? []).filter((part) => textOf(memberOf(part, 'type')) !== 'reasoning')
-	return parts.map((part) => {
-		const name = textOf(memberOf(part, 'name')), given = memberOf(part, 'arguments')
-		return name === '' ? textOf(memberOf(part, 'content')) : `${name} ${given ? raw(given) : ''}`
-	}).join('\n')
-}
+/** Returns the text and the tool calls of an answer. @param {any[]} messages */
+const answerOf = (messages) => messages.flatMap(({ parts }) => parts).filter(({ type }) => type !== 'reasoning')
+	.map(({ name, content, arguments: given }) => (name ? `${name} ${JSON.stringify(given ?? '')}` : content ?? '')).join('\n')

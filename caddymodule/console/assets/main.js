@@ -1,33 +1,59 @@
 // The console begins here: the bar at the top, the view of the address, and the keyboard.
 
-import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toWorkspaces } from './addresses.js'
-import { button, choice, fill, h, updateTimes } from './elements.js'
+import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toState, toWorkspaceUsage, toWorkspaces } from './addresses.js'
+import { button, choice, endMenus, fill, h, updateTimes } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { budgetsView } from './budgets.js'
-import { compareView } from './compare.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
-import { historyView, workspaceHistoryView } from './history.js'
-import { forgetAll } from './kept.js'
-import { keysView } from './keys.js'
-import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
-import { newView } from './new.js'
-import { presetsView } from './presets.js'
+import { openPalette } from './palette.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
-import { tryView } from './try.js'
 import { askAgain, unlockView } from './unlock.js'
-import { usageView, workspaceUsageView } from './usage.js'
-import { useView } from './use.js'
-import { versionsView } from './versions.js'
-import { workspacesView } from './workspaces.js'
 
-/** @type {Record<ViewName, MakeView>} */
+// The modules of the views are loaded when they are needed, and the others when nothing else is to do.
+/** @type {Record<ViewName, () => Promise<MakeView>>} */
 const views = {
-	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
-	labels: labelsView, try: tryView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, new: newView, unknown: unknownView,
-	'workspace-keys': keysView, 'workspace-budgets': budgetsView,
+	presets: () => import('./presets.js').then((module) => module.presetsView),
+	versions: () => import('./versions.js').then((module) => module.versionsView),
+	edit: () => import('./edit.js').then((module) => module.editView),
+	compare: () => import('./compare.js').then((module) => module.compareView),
+	labels: () => import('./labels.js').then((module) => module.labelsView),
+	use: () => import('./use.js').then((module) => module.useView),
+	usage: () => import('./usage.js').then((module) => module.usageView),
+	history: () => import('./history.js').then((module) => module.historyView),
+	workspaces: () => import('./workspaces.js').then((module) => module.workspacesView),
+	state: () => import('./state.js').then((module) => module.stateView),
+	'workspace-usage': () => import('./usage.js').then((module) => module.workspaceUsageView),
+	'workspace-history': () => import('./history.js').then((module) => module.workspaceHistoryView),
+	'workspace-keys': () => import('./keys.js').then((module) => module.keysView),
+	'workspace-budgets': () => import('./budgets.js').then((module) => module.budgetsView),
+	unknown: async () => unknownView,
+}
+/** @type {Map<ViewName, MakeView>} */
+const loaded = new Map()
+
+/** Loads a view, then shows it if it is still wanted. @param {ViewName} name */
+async function loadView(name) {
+	try {
+		loaded.set(name, await views[name]())
+	} catch {
+		fill(main, h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'A part of the page could not be loaded. The server may have a new version of it.'),
+			h('p', { class: 'actions' }, button('Reload the page', () => location.reload()))))
+		return
+	}
+	if (session.isUnlocked() && place().view === name) {
+		show()
+	}
+	if (loaded.size === 1) {
+		setTimeout(loadRest, 1000)
+	}
+}
+
+/** Loads the other views, so that a click does not wait. */
+function loadRest() {
+	const rest = () => Object.entries(views).forEach(([name, load]) => loaded.has(/** @type {ViewName} */ (name)) || load().then((view) => loaded.set(/** @type {ViewName} */ (name), view), () => {}))
+	'requestIdleCallback' in window ? requestIdleCallback(rest, { timeout: 5000 }) : rest()
 }
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'))
@@ -47,14 +73,20 @@ function place() {
 }
 
 function show() {
+	const makeView = loaded.get(place().view)
+	if (session.isUnlocked() && !makeView) {
+		loadView(place().view)
+		return
+	}
 	leaving.abort()
 	leaving = new AbortController()
 	const key = document.activeElement?.getAttribute('data-key')
 	const address = place()
 	dropEdits()
+	endMenus()
 	isTyped = false
 	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
-	if (!session.isUnlocked()) {
+	if (!session.isUnlocked() || !makeView) {
 		fill(top, brand())
 		document.title = 'Unlock · caddy-presets'
 		fill(main, unlockView(lockReason, unlocked))
@@ -64,10 +96,11 @@ function show() {
 	const { workspace, slug } = address
 	/** @type {Context} */
 	const context = { address, workspace, at: { workspace, slug }, signal: leaving.signal, setGuard }
-	const view = views[address.view](context)
+	const view = makeView(context)
 	document.title = `${view.title} · caddy-presets`
 	drawTop()
 	fill(main, view.element)
+	document.body.dataset.view = address.view
 	// The same preset keeps its place. Another view begins at the top.
 	const next = `${workspace} ${slug} ${address.view}`
 	const isSame = next === shownPlace
@@ -101,14 +134,17 @@ function drawTop() {
 			link('Presets', toPresets(workspace), 'presets'),
 			hasKeys && (session.mayIssueKeys() || !session.mayChange()) && link(session.mayChange() ? 'Keys' : 'Key', toKeys(workspace), 'workspace-keys'),
 			session.mayChange() && link('Budgets', toBudgets(workspace), 'workspace-budgets'),
-			link('Workspaces', toWorkspaces, 'workspaces')),
+			session.mayChange() && link('Usage', toWorkspaceUsage(workspace), 'workspace-usage'),
+			link('Workspaces', toWorkspaces, 'workspaces'),
+			session.mayCreateWorkspaces() && link('State', toState, 'state')),
 		h('span', { class: 'gap' }),
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
+		button('Go to', palette, { class: 'small go-to', title: 'Ctrl+K', 'data-key': 'go-to' }),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
 		button('Lock', () => {
-			if (mayLeave() && forgetAll()) {
+			if (mayLeave() && session.forgetAll()) {
 				lockReason = ''
-				session.lock('')
+				session.lockAll()
 			}
 		}, { 'data-key': 'lock' }))
 	if (session.mayChange()) {
@@ -147,6 +183,8 @@ function unlocked() {
 	show()
 }
 
+session.locks.addEventListener('unlock', unlocked)
+
 session.locks.addEventListener('lock', (event) => {
 	lockReason = String(/** @type {CustomEvent} */ (event).detail)
 	if (!lockReason || !(isTyped || hasEdits() || isDialogOpen())) {
@@ -166,14 +204,24 @@ session.locks.addEventListener('lock', (event) => {
 	})
 })
 
+const palette = () => openPalette(place())
+
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version or key'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [
+		['Ctrl+K', 'Go to a preset or a view, or do something'], ['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'Workbench, or a new key'], ['c', 'Compare'],
+		['Ctrl+Enter', 'Run in the workbench'], ['Ctrl+S', 'Save a draft'], ['Ctrl+F', 'Find in the prompt'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top'],
+	]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 
 addEventListener('keydown', (event) => {
 	const target = event.target instanceof HTMLElement ? event.target : document.body
 	const isTyping = target.matches('input, textarea, select') || target.isContentEditable
+	if ((event.ctrlKey || event.metaKey) && event.key === 'k' && session.isUnlocked() && !isDialogOpen()) {
+		event.preventDefault()
+		palette()
+		return
+	}
 	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !session.isUnlocked() || isDialogOpen()) {
 		return
 	}
@@ -218,3 +266,4 @@ addEventListener('input', () => (isTyped = true))
 setInterval(updateTimes, 20000)
 session.resume()
 show()
+session.askTabs()

@@ -1,11 +1,11 @@
 // The frame of all views of one preset: its name, what is live, its tabs and its changes.
 
-import { presetPath, search, toDefaultComparison, toPreset, toPresets, toVersion } from './addresses.js'
-import { button, fill, h, labelTag, user } from './elements.js'
+import { presetPath, search, toDefaultComparison, toPreset, toVersion } from './addresses.js'
+import { button, fill, h, labelTag, menu, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { go, replace } from './navigation.js'
-import { archive, describe, disable, enable, policy, protect, restore } from './preset_changes.js'
+import { archive, describe, disable, duplicate, enable, policy, protect, restore } from './preset_changes.js'
 import { changeReason, obstacles, serveReason } from './rights.js'
 import { errorBox, live } from './states.js'
 import { queryOf, refOf, versionOf } from './target.js'
@@ -35,7 +35,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 			body = make(answer, select)
 			fill(place, body.element)
 		}
-		return headerOf(context, tab, answer, ref, () => header.redraw())
+		return headerOf(context, tab, answer, ref, () => header.redraw(), body.actions)
 	}, {
 		lines: 2,
 		onFailure: async (failure, again) => {
@@ -47,25 +47,23 @@ export function presetFrame(context, tab, make, makeMissing) {
 			if (isMissing && makeMissing) {
 				body ??= makeMissing()
 				fill(place, body.element)
-				return h('div', null, heading(context, context.at.slug), h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
+				return h('div', null, heading(context, context.at.slug, [], body.actions ?? []), h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
 			}
-			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug), errorBox(failure, again))
+			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug, [], []), errorBox(failure, again))
 		},
 	})
 	return { title: context.at.slug, element: h('div', null, header.element, place) }
 }
 
-/** @param {Context} context @param {string} name @param {...Child} actions */
-function heading({ at }, name, ...actions) {
-	return h('div', { class: 'heading' },
-		h('div', null,
-			h('p', { class: 'crumbs' }, h('a', { href: toPresets(at.workspace) }, 'Presets'), name !== at.slug && h('span', { class: 'slug' }, ' / ', user(at.slug))),
-			h('h1', null, user(name))),
-		h('div', { class: 'actions' }, actions))
+/** @param {Context} context @param {string} name @param {Child[]} standing @param {Child[]} actions */
+function heading({ at }, name, standing, actions) {
+	return h('div', { class: 'heading one-line' },
+		h('h1', null, user(name)), name !== at.slug && h('span', { class: 'slug muted' }, user(at.slug)),
+		h('p', { class: 'standing' }, standing), h('span', { class: 'gap' }), h('div', { class: 'actions' }, actions))
 }
 
-/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {string} selected @param {() => unknown} redraw */
-function headerOf(context, tab, answer, selected, redraw) {
+/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {string} selected @param {() => unknown} redraw @param {Child[]} [actions] */
+function headerOf(context, tab, answer, selected, redraw, actions) {
 	const preset = answer.data, { at } = context
 	const version = preset.designated_version.version
 	const ref = tab === 'compare' && selected === String(version) ? '' : selected // compared with what is live
@@ -76,30 +74,35 @@ function headerOf(context, tab, answer, selected, redraw) {
 	/** @type {[string, string, string][]} */
 	const tabs = [
 		['versions', 'Versions', ref ? toVersion(at, n) + search({ label }) : toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, n) + search({ label })],
-		['labels', 'Labels', toPreset(at, 'labels', query)], ['try', 'Try it', toPreset(at, 'try', query)], ['use', 'Use it', toPreset(at, 'use', query)],
+		['labels', 'Labels', toPreset(at, 'labels', query)], ['edit', 'Workbench', toPreset(at, 'edit', query)], ['use', 'Use it', toPreset(at, 'use', query)],
 		['usage', 'Usage', toPreset(at, 'usage', query)], ['history', 'History', toPreset(at, 'history', query)],
 	]
 	const described = { 'aria-describedby': reasons.length > 0 && 'read-only' }
 	/** @param {string} name @param {() => unknown} run */
-	const quiet = (name, run, cannot = cannotServe, key = name) => button(name, run, { class: 'quiet', 'data-key': key, disabled: cannot, ...described })
+	const item = (name, run, cannot = cannotServe) => button(name, run, { disabled: cannot, ...described })
 	return [
-		heading(context, preset.name,
-			quiet('Rename and describe', () => describe(context, answer), cannotChange),
-			quiet('Policy', () => policy(context, answer), !preset.policy && cannotServe),
-			(preset.protected || session.mayChangeProtected()) && quiet(preset.protected ? 'Unprotect' : 'Protect', () => protect(at, !preset.protected, answer.tag), cannotServe, 'protect'),
-			isDisabled ? quiet('Enable', () => enable(at, answer.tag), cannotServe, 'enable') : quiet('Disable', () => disable(context, answer), cannotServe, 'enable'),
-			quiet('Archive', () => archive(context, answer), isDisabled || cannotServe),
-			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: n })), {
-				disabled: cannotChange || isDisabled, class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', ...described,
-			})),
-		h('p', { class: 'standing' },
+		heading(context, preset.name, [
 			h('span', { class: 'live number' }, `● live v${version}`),
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
+			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target))),
 			preset.protected && h('span', { class: 'state' }, 'protected'),
 			preset.policy && h('span', { class: 'state' }, 'policy'),
 			preset.managed_by && h('span', { class: 'state' }, 'managed by ', user(preset.managed_by)),
-			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
-		preset.description && h('p', { class: 'description' }, user(preset.description)),
+			preset.tags?.map((tag) => h('span', { class: 'tag' }, '#', user(tag))),
+		].flat(), [
+			menu('Actions', 'actions', [
+				item('Rename and describe', () => describe(context, answer), cannotChange),
+				item('Policy', () => policy(context, answer), !preset.policy && cannotServe),
+				(preset.protected || session.mayChangeProtected()) && item(preset.protected ? 'Unprotect' : 'Protect', () => protect(at, !preset.protected, answer.tag)),
+				isDisabled ? item('Enable', () => enable(at, answer.tag)) : item('Disable', () => disable(context, answer)),
+				item('Duplicate', () => duplicate(context, answer), !session.mayChange()),
+				item('Archive', () => archive(context, answer), isDisabled || cannotServe),
+			]),
+			...actions ?? [button('Edit', () => go(toPreset(at, 'edit', { from: n })), {
+				disabled: cannotChange || isDisabled, class: tab === 'versions' && 'primary', 'data-key': 'edit', 'data-shortcut': 'n', ...described,
+			})],
+		]),
+		preset.description && h('p', { class: 'description muted' }, user(preset.description)),
 		reasons.length > 0 && h('div', { class: 'note', id: 'read-only' }, reasons),
 		h('nav', { class: 'tabs', 'aria-label': 'Preset' }, tabs.map(([name, text, href]) =>
 			h('a', { href, 'aria-current': name === tab && 'page', 'data-key': `tab-${name}`, 'data-shortcut': name === 'compare' && 'c' }, text))),
@@ -115,6 +118,6 @@ async function findArchived({ at, signal }) {
 /** @param {Context} context @param {Preset} preset @param {() => unknown} redraw */
 function archivedHeader(context, preset, redraw) {
 	return h('div', null,
-		heading(context, preset.name, button('Restore', () => restore(context.at), { class: 'primary', disabled: serveReason(context.at, preset) !== '' })),
-		h('div', { class: 'note' }, h('p', null, h('span', { class: 'state archived' }, 'archived'), ' Requests that name this preset get 404. Restoring it brings all its versions and labels back.'), obstacles(context.at, preset, redraw)))
+		heading(context, preset.name, [h('span', { class: 'state archived' }, 'archived')], [button('Restore', () => restore(context.at), { class: 'primary', disabled: serveReason(context.at, preset) !== '' })]),
+		h('div', { class: 'note' }, h('p', null, 'Requests that name this preset get 404. Restoring it brings all its versions and labels back.'), obstacles(context.at, preset, redraw)))
 }

@@ -1,15 +1,61 @@
 // Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
-import { presetPath, toPresets } from './addresses.js'
-import { code, field, h, textInput, user } from './elements.js'
+import { presetPath, toPreset, toPresets } from './addresses.js'
+import { code, field, fill, h, labelTag, textInput, user } from './elements.js'
 import * as api from './api.js'
+import { readTemplate, requestOf, routes } from './capture.js'
 import { conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
-import { partOf } from './differences.js'
+import { differences, partOf, readSide } from './differences.js'
 import { format, lineOf, parse, parseAs } from './json.js'
 import { go } from './navigation.js'
 import { serveReason } from './rights.js'
+import { load } from './states.js'
 import { say } from './status.js'
+import { tagsOf, targetText } from './texts.js'
+
+// The dialog that puts a version live, or rolls back to one.
+
+/** Says who is pinned: what labels serve stays as it is. @param {Preset} preset */
+export function pinned({ labels, slug }) {
+	const all = Object.entries(labels)
+	return all.length > 0 && h('div', { class: 'pinned' },
+		h('p', null, all.length === 1 ? 'One label stays where it is, and so do requests for ' : `${all.length} labels stay where they are, and so do requests for `, code(all.length === 1 ? `@preset/${slug}@${all[0][0]}` : `@preset/${slug}@<label>`), ':'),
+		h('p', { class: 'labels' }, all.map(([name, target]) => labelTag(name, targetText(target)))))
+}
+
+/**
+ * Shows what will change for requests, then designates the version.
+ * @param {Context} context @param {PresetAnswer} preset as it was when the button was pressed
+ * @param {number} version
+ */
+export function putLive(context, preset, version) {
+	const { at } = context
+	const sentence = h('p'), comparison = h('div'), stays = h('div')
+	const closing = new AbortController()
+	const before = () => preset.data.designated_version.version
+	const { confirm } = ask(context, 'Put live', `Put v${version} live?`, [sentence, stays, comparison], () => designate(at, version, preset.tag, before()), {
+		isWide: true,
+		onClose: () => closing.abort(),
+		explain: (failure) => conflict(failure, presetPath(at), preset, (now) => {
+			preset = now
+			show()
+		}),
+	})
+	const show = () => {
+		const isLive = before() === version
+		fill(sentence, isLive ? `v${version} is live already.` : ['Requests for ', code(`@preset/${at.slug}`), ` get v${version} in place of v${before()}, from the next one on.`])
+		fill(stays, pinned(preset.data))
+		confirm.disabled = true
+		load(comparison, closing.signal, async () => {
+			const [a, b] = await Promise.all([before(), version].map((n) => readSide(at, n, closing.signal)))
+			confirm.disabled = isLive
+			confirm.focus()
+			return differences(a, b, closing.signal)
+		})
+	}
+	show()
+}
 
 /**
  * Puts a version live. The message offers the way back.
@@ -80,14 +126,38 @@ export function describe(context, preset) {
 	const { at } = context
 	const reason = serveReason(at, preset.data)
 	const name = textInput({ value: preset.data.name, maxlength: 128, autofocus: !reason, disabled: reason !== '' })
+	const tags = textInput({ value: (preset.data.tags ?? []).join(', ') })
 	const description = h('textarea', { value: preset.data.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
 	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
 		field('Name', name, reason || h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
 		field('Description', description, 'Up to 500 characters.'),
+		field('Tags', tags, 'With commas between them. The list can be filtered by them.'),
 	], async (seen) => {
-		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, seen.tag)
-		say('The name and the description are saved.')
+		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null, ...(tagsOf(tags.value).join() !== (preset.data.tags ?? []).join() && { tags: tagsOf(tags.value) }) }, seen.tag)
+		say('The name, the description and the tags are saved.')
 	}, { confirm: 'Save' })
+}
+
+/**
+ * Copies the live version to a new preset, here or in another workspace.
+ * @param {Context} context @param {PresetAnswer} preset
+ */
+export async function duplicate(context, preset) {
+	const { at, signal } = context
+	const slug = textInput({ value: `${at.slug}-copy`, maxlength: 128, autofocus: true }), workspace = textInput({ value: at.workspace, maxlength: 64 })
+	const { version, dialect } = preset.data.designated_version
+	ask(context, 'Duplicate', `Duplicate ${at.slug}`, [
+		h('p', null, `The new preset begins with v${version}. It has no labels, and no policy.`), field('Slug', slug), field('Workspace', workspace, 'Its slug.'),
+	], async () => {
+		const side = await readSide(at, version, signal), { messages } = readTemplate(side.template), to = { workspace: workspace.value.trim(), slug: slug.value.trim() }
+		const { tag } = await api.change('POST', presetPath(to, routes[dialect], { template: side.template === '{}' ? '' : 'true', message: `Copy of ${at.slug} v${version}` }), requestOf(dialect, side.prompt, side.settings, messages.items, side.settings, messages.items), api.absent)
+		const { description, tags = [] } = preset.data
+		if (description || tags.length > 0) {
+			await api.change('PATCH', presetPath(to), { description, ...(tags.length > 0 && { tags }) }, tag)
+		}
+		say(`${to.slug} is a copy of ${at.slug} v${version}.`)
+		go(toPreset(to))
+	})
 }
 
 /** Shows the policy, and changes it with a key that may. @param {Context} context @param {PresetAnswer} preset */

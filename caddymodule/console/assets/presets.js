@@ -1,54 +1,150 @@
-// The list of a workspace's presets.
+// The list of a workspace's presets: what serves, how it is used, and what stands out.
 
-import { api as apiPath, search, toPreset, toPresets, toWorkspaceHistory, toWorkspaceUsage } from './addresses.js'
-import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textInput, textOrNone, user, when } from './elements.js'
+import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
+import { button, choice, field, fill, form, h, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
+import * as api from './api.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
-import { openDialog } from './dialogs.js'
+import { ask, openDialog } from './dialogs.js'
+import { models } from './models.js'
 import { go, replace } from './navigation.js'
-import { restore } from './preset_changes.js'
-import { keepFocus, lastPage, live, pages } from './states.js'
-import { targetText } from './texts.js'
+import { keepFocus, lastPage, live, pages, readUntilDone } from './states.js'
+import { say } from './status.js'
+import { tagsOf, targetText } from './texts.js'
+import { costText, countText, errorRate, percentText } from './usage_figures.js'
 
 const limit = 50
 const statuses = ['', 'active', 'disabled', 'archived', 'all'].map((value) => ({ value, text: value || 'not archived' }))
-/** @type {Record<string, 'asc' | 'desc'>} */
-const firstOrder = { updated: 'desc', name: 'asc', slug: 'asc' }
+/** @type {Record<string, { text: string, order: 'asc' | 'desc', isUsage?: boolean }>} */
+const sorts = {
+	updated: { text: 'last change', order: 'desc' }, use: { text: 'use, 24 h', order: 'desc', isUsage: true }, errors: { text: 'errors, 24 h', order: 'desc', isUsage: true },
+	name: { text: 'name', order: 'asc' }, slug: { text: 'slug', order: 'asc' },
+}
+const hour = 3600000
+
+/** Reads what is sought: words, and filters such as tag:mail or in:prompt. @param {string} text @returns {Query} */
+function readSearch(text) {
+	/** @type {Query} */
+	const query = {}
+	const words = text.replaceAll(/(?<![^ ])(tag|label|owner|model|in):(?:"([^"]*)"|(\S+))/g, (_, name, quoted, plain) => {
+		query[name] = quoted ?? plain
+		return ''
+	})
+	return { ...query, q: words.replaceAll(/ +/g, ' ').trim() }
+}
+
+/** @param {string} name @param {string} value */
+const filterText = (name, value) => `${name}:${/[\s"]/.test(value) ? `"${value}"` : value}`
 
 /** @type {MakeView} */
 export function presetsView(context) {
-	const { query } = context.address
+	const { query } = context.address, { signal } = context, mayChange = session.mayChange()
 	const state = {
 		q: query.get('q') ?? '', status: query.get('status') ?? '', sort: query.get('sort') ?? 'updated',
 		order: query.get('order') ?? '', offset: Math.max(0, Math.trunc(Number(query.get('offset'))) || 0),
 	}
-	const path = () => '/presets' + search({ ...state, order: state.order || firstOrder[state.sort], limit, workspace_id: context.workspace })
+	state.sort = state.sort in sorts ? state.sort : 'updated'
+	const order = () => state.order || sorts[state.sort].order
+	const path = () => '/presets' + search({ ...state, ...readSearch(state.q), order: order(), include: 'model', limit, workspace_id: context.workspace })
 	const address = () => toPresets(context.workspace, {
 		q: state.q, status: state.status, order: state.order, sort: state.sort === 'updated' ? '' : state.sort, offset: state.offset || '',
 	})
 	/** @param {Partial<typeof state>} changed */
 	const update = (changed) => {
 		Object.assign(state, { offset: 0 }, changed)
+		chosen.clear()
 		replace(address())
 		list.show(path())
 	}
 
-	const find = textInput({ type: 'search', id: 'search', value: state.q, maxlength: 200, 'data-key': 'search' })
+	const find = textInput({ type: 'search', id: 'search', value: state.q, maxlength: 200, 'data-key': 'search', placeholder: 'Names, or tag:… label:… model:… owner:… in:prompt' })
 	let timer = 0
 	find.addEventListener('input', () => {
 		clearTimeout(timer)
-		timer = window.setTimeout(() => context.signal.aborted || update({ q: find.value.trim() }), 150)
+		timer = window.setTimeout(() => signal.aborted || update({ q: find.value.trim() }), 150)
 	})
+	const filterBy = (/** @type {string} */ name, /** @type {string} */ value) => {
+		find.value = `${find.value.trim()} ${filterText(name, value)}`.trim()
+		update({ q: find.value })
+		find.focus()
+	}
 	const status = choice(statuses, state.status, { id: 'status-filter', onchange: () => update({ status: status.value }) })
+	const sort = choice(Object.entries(sorts).filter(([, { isUsage }]) => mayChange || !isUsage).map(([value, { text }]) => ({ value, text })), state.sort, { id: 'sort', onchange: () => {
+		update({ sort: sort.value, order: '' })
+		showOrder()
+	} })
+	const direction = button('', () => {
+		update({ order: order() === 'asc' ? 'desc' : 'asc' })
+		showOrder()
+	}, { class: 'small', 'data-key': 'order' })
+	const showOrder = () => {
+		direction.textContent = order() === 'asc' ? '▴' : '▾'
+		direction.setAttribute('aria-label', order() === 'asc' ? 'Ascending' : 'Descending')
+	}
+	showOrder()
 
-	/** @param {string} name @param {string} sort */
-	const sorter = (name, sort) => {
-		const isSorted = state.sort === sort
-		const order = state.order || firstOrder[sort]
-		const next = isSorted && order === firstOrder[sort] ? (order === 'asc' ? 'desc' : 'asc') : ''
-		return h('th', { scope: 'col', role: 'columnheader', 'aria-sort': isSorted ? (order === 'asc' ? 'ascending' : 'descending') : 'none' },
-			h('button', { type: 'button', class: 'sort', 'data-key': `sort-${sort}`, onclick: () => update({ sort, order: next }) },
-				name, isSorted && h('span', { 'aria-hidden': 'true' }, order === 'asc' ? ' ▴' : ' ▾')))
+	// What was used in the last day, and the gateway's models. Both come after the list.
+	/** @type {Map<string, UsageSeries>} */
+	let usage = new Map()
+	let listed = new Set([''])
+	if (mayChange) {
+		readUntilDone(async () => {
+			const from = (Math.floor(Date.now() / hour) - 23) * hour
+			const { data } = await api.read(workspacePath(context.workspace, 'usage') + search({ by: 'preset', step: 'hour', from: new Date(from).toISOString() }), signal)
+			usage = new Map(data.series.map((/** @type {UsageSeries} */ series) => [series.key.preset ?? '', series]))
+			list.redraw()
+		}, signal)
+	}
+	models().then((all) => {
+		listed = new Set(all.map(({ id }) => id))
+		signal.aborted || list.redraw()
+	})
+
+	/** @type {Map<string, Preset>} */
+	const chosen = new Map()
+	const bar = h('div', { class: 'chosen', role: 'status' })
+	const showChosen = () => {
+		const all = [...chosen.values()], isArchived = all.every((preset) => preset.status === 'archived')
+		fill(bar, all.length > 0 && h('div', { class: 'actions' }, h('strong', null, `${all.length} chosen`),
+			button('Tag', () => tagAll(context, all, done), { class: 'small' }),
+			isArchived ? button('Restore', () => changeAll(all, 'restored', (preset) => api.change('POST', presetPath(atOf(context, preset), 'restore'), undefined)).then(done), { class: 'small' })
+				: button('Archive', () => archiveAll(context, all, done), { class: 'small' }),
+			button('Choose none', done, { class: 'small quiet' })))
+	}
+	const done = () => {
+		chosen.clear()
+		showChosen()
+		list.redraw()
+	}
+
+	/** @param {Preset} preset */
+	const presetRow = (preset) => {
+		const at = atOf(context, preset), total = usage.get(preset.slug)?.total, { model } = preset
+		const box = h('input', { type: 'checkbox', 'aria-label': `Choose ${preset.slug}`, 'data-key': `choose ${preset.slug}`, onchange: () => {
+			box.checked ? chosen.set(preset.slug, preset) : chosen.delete(preset.slug)
+			showChosen()
+		} })
+		box.checked = chosen.has(preset.slug)
+		const marks = [
+			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status), preset.protected && h('span', { class: 'state' }, 'protected'),
+			preset.policy && h('span', { class: 'state' }, 'policy'), preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
+			...(preset.tags ?? []).map((tag) => h('button', { type: 'button', class: 'chip tag', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
+			preset.status === 'archived' && mayChange && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` }),
+		].filter(Boolean)
+		return row([
+			['Preset', h('div', { class: 'who' }, mayChange && box, h('div', null,
+				h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true }, preset.name !== preset.slug && h('span', { class: 'name' }, user(preset.name)), h('span', { class: preset.name === preset.slug ? 'slug name' : 'slug muted' }, user(preset.slug))),
+				marks.length > 0 && h('span', { class: 'labels' }, marks)))],
+			['Live', [h('span', { class: preset.status === 'active' ? 'live number' : 'number muted' }, preset.status === 'active' && '● ', `v${preset.designated_version_number}`),
+				model && h('span', { class: 'below mono' }, user(model)), model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span', { class: 'warn small' }, 'not in the gateway’s list')]],
+			['Labels', labelsOf(preset, filterBy)],
+			...(usage.size > 0 ? /** @type {[string, Child | Child[]][]} */ ([
+				['24 hours', total && h('a', { href: toPreset(at, 'usage'), class: 'figure-link', 'aria-label': `${countText(total.requests)} requests of ${preset.slug} in 24 hours` }, sparkline(usage.get(preset.slug)?.points ?? []), number(countText(total.requests)))],
+				['Errors', total && total.requests > 0 && number(h('span', { class: total.errors > 0 ? 'bad' : 'muted' }, percentText(errorRate(total))))],
+				['Cost', total?.cost && number(costText(Number(total.cost)))],
+			]) : []),
+			['Changed', [when(preset.updated_at), h('span', { class: 'below' }, ' by ', user(preset.updated_by))]],
+		])
 	}
 
 	const paging = h('div'), found = h('p', { class: 'unseen', role: 'status' })
@@ -69,55 +165,90 @@ export function presetsView(context) {
 				? h('div', { class: 'empty' }, h('p', null, `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
 				: emptyList(context, state)
 		}
-		return table('Presets',
-			[sorter('Slug', 'slug'), sorter('Name', 'name'), 'Status', 'Live', 'Labels', sorter('Changed', 'updated'), 'By'],
-			presets.map((preset) => presetRow(context, preset)), 'presets')
+		return table('Presets', ['Preset', 'Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed'], presets.map(presetRow), 'presets')
 	}, { lines: 10 })
 
 	const reason = session.readOnlyReason()
 	return {
 		title: 'Presets',
 		element: h('div', null,
-			h('div', { class: 'heading' }, h('h1', null, 'Presets'),
+			h('div', { class: 'heading one-line' }, h('h1', null, 'Presets'), h('span', { class: 'gap' }),
 				h('div', { class: 'actions' },
-					session.mayChange() && h('a', { class: 'quiet', href: toWorkspaceUsage(context.workspace) }, 'Usage'),
-					session.mayChange() && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
+					mayChange && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),
 			form({ class: 'filters', role: 'search' }, () => {},
-				h('label', { for: 'search' }, 'Search presets'), find,
-				h('label', { for: 'status-filter' }, 'Status'), status,
+				h('label', { for: 'search', class: 'unseen' }, 'Search presets'), find,
+				h('label', { for: 'status-filter', class: 'unseen' }, 'Status'), status,
+				h('label', { for: 'sort' }, 'Sort by'), sort, direction,
 				paging, found),
-			list.element),
+			bar, list.element),
 	}
 }
 
-/** @param {Context} context @param {Preset} preset */
-function presetRow(context, preset) {
-	const at = { workspace: context.workspace || preset.workspace_id, slug: preset.slug }
-	return row([
-		['Slug', h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true, class: 'slug' }, user(preset.slug))],
-		['Name', preset.name === preset.slug ? h('span', { class: 'muted same' }, '–') : user(preset.name)],
-		['Status', [h('span', { class: `state ${preset.status}` }, preset.status), ' ',
-			preset.status === 'archived' && session.mayChange() && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` })]],
-		['Live', [preset.status === 'active' && h('span', { class: 'dot' }, '● '), number(`v${preset.designated_version_number}`)]],
-		['Labels', labelsOf(preset)],
-		['Changed', when(preset.updated_at)],
-		['By', user(preset.updated_by)],
-	])
+/** Its module is not needed for the list. @param {At} at */
+const restore = (at) => import('./preset_changes.js').then((module) => module.restore(at))
+
+/** @param {Context} context @param {Preset} preset @returns {At} */
+const atOf = (context, preset) => ({ workspace: context.workspace || preset.workspace_id, slug: preset.slug })
+
+/** Bars of the requests of each hour. Those that failed are on top. @param {Figures[]} points */
+function sparkline(points) {
+	const most = Math.max(1, ...points.map(({ requests }) => requests)), width = 3
+	return svg('svg', { class: 'sparkline', width: points.length * (width + 1), height: 20, 'aria-hidden': 'true' }, points.flatMap(({ requests, errors }, i) => {
+		const all = Math.max(requests > 0 ? 2 : 1, 20 * requests / most), failed = 20 * errors / most, x = i * (width + 1)
+		return [svg('rect', { x, y: 20 - all, width, height: all, class: requests > 0 ? 'bar' : 'bar none' }), ...(failed > 0 ? [svg('rect', { x, y: 20 - all, width, height: Math.max(2, failed), class: 'bar failed' })] : [])]
+	}))
 }
 
-/** @param {Preset} preset */
-function labelsOf(preset) {
+/** @param {Preset} preset @param {(name: string, value: string) => void} filterBy */
+function labelsOf(preset, filterBy) {
 	const labels = Object.entries(preset.labels ?? {})
-	return labels.length === 0 ? textOrNone() : h('span', { class: 'labels' },
-		labels.slice(0, 4).map(([name, target]) => labelTag(name, targetText(target))), labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
+	return labels.length > 0 && h('span', { class: 'labels' },
+		labels.slice(0, 4).map(([name, target]) => h('button', { type: 'button', class: 'label', title: 'Show all with this label', onclick: () => filterBy('label', name) }, user(name), ' ', number(targetText(target)))),
+		labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
+}
+
+/**
+ * Changes presets one after another, and says how many were changed. It throws the first failure.
+ * @param {Preset[]} all @param {string} what @param {(preset: Preset) => Promise<unknown>} run @param {(changed: Preset[]) => void} [undo]
+ */
+async function changeAll(all, what, run, undo) {
+	/** @type {Preset[]} */
+	const changed = []
+	try {
+		for (const preset of all) {
+			await run(preset)
+			changed.push(preset)
+		}
+	} finally {
+		changed.length > 0 && say(`${changed.length === 1 ? `${changed[0].slug} is` : `${changed.length} presets are`} ${what}.`, undo && { name: 'Undo', run: () => undo(changed) })
+	}
+}
+
+/** @param {Context} context @param {Preset[]} all @param {() => void} done */
+function archiveAll(context, all, done) {
+	ask(context, 'Archive', all.length === 1 ? `Archive ${all[0].slug}?` : `Archive ${all.length} presets?`, ['Requests that name them get 404 from then on. Their versions and labels are kept, and Restore brings them back.'], async () => {
+		await changeAll(all, 'archived', (preset) => api.change('DELETE', presetPath(atOf(context, preset)), undefined), (changed) => changed.forEach((preset) => restore(atOf(context, preset))))
+		done()
+	}, { isDanger: true })
+}
+
+/** @param {Context} context @param {Preset[]} all @param {() => void} done */
+function tagAll(context, all, done) {
+	const add = textInput({ autofocus: true }), remove = textInput()
+	const set = (/** @type {Preset} */ preset, /** @type {string[]} */ tags) => api.change('PATCH', presetPath(atOf(context, preset)), { tags })
+	ask(context, 'Tag', all.length === 1 ? `Tag ${all[0].slug}` : `Tag ${all.length} presets`, [field('Add', add, 'Tags, with commas between them.'), field('Take away', remove)], async () => {
+		const gone = tagsOf(remove.value)
+		await changeAll(all, 'tagged', (preset) => set(preset, [...new Set([...preset.tags ?? [], ...tagsOf(add.value)])].filter((tag) => !gone.includes(tag))), (changed) => changed.forEach((preset) => set(preset, preset.tags ?? [])))
+		done()
+	}, { confirm: 'Save' })
 }
 
 /** @param {Context} context @param {{ q: string, status: string }} state */
 function emptyList(context, state) {
 	if (state.q !== '' || state.status !== '') {
-		return h('div', { class: 'empty' }, 'No preset matches. The search looks in slugs, names and descriptions.')
+		return h('div', { class: 'empty' }, 'No preset matches. The search looks in slugs, names and descriptions, and with in:prompt in what is live.')
 	}
 	const workspace = context.workspace === 'default' || !session.mayChange() ? '' : `?workspace_id=${encodeURIComponent(context.workspace)}`
 	return h('div', { class: 'empty' },
@@ -145,7 +276,7 @@ function newPreset(context) {
 				return
 			}
 			close()
-			go(toPreset({ workspace: context.workspace, slug: text }, 'new'))
+			go(toPreset({ workspace: context.workspace, slug: text }, 'edit'))
 		},
 	})
 }

@@ -25,15 +25,49 @@ export function resume() {
  */
 export function unlock(key, kind, home, rights) {
 	Object.assign(session, { key, kind, home, rights })
-	sessionStorage.setItem(stored, JSON.stringify({ key, kind, home, rights }))
+	store()
 	touch()
 }
+
+const store = () => sessionStorage.setItem(stored, JSON.stringify(session))
 
 function forget() {
 	session.key = session.inferenceKey = ''
 	overridden.clear()
 	sessionStorage.removeItem(stored)
 	sessionStorage.removeItem(storedTime)
+}
+
+// Where nothing else can run at this origin, tabs give each other the key, which is stored nowhere for that.
+const tabs = document.documentElement.dataset.tabs === 'true' ? new BroadcastChannel('presets.session') : undefined
+let isAsking = false
+tabs?.addEventListener('message', ({ data }) => {
+	if (data.ask && session.key !== '') {
+		tabs.postMessage({ session })
+	} else if (data.session && isAsking && session.key === '') {
+		isAsking = false
+		Object.assign(session, data.session)
+		store()
+		touch()
+		locks.dispatchEvent(new Event('unlock'))
+	} else if (data.lock) {
+		lock('Another tab locked the console.')
+	}
+})
+
+/** Asks other tabs for the session, for a moment. */
+export function askTabs() {
+	if (tabs && session.key === '') {
+		isAsking = true
+		tabs.postMessage({ ask: true })
+		setTimeout(() => (isAsking = false), 2000)
+	}
+}
+
+/** Ends the session in all tabs. */
+export function lockAll() {
+	tabs?.postMessage({ lock: true })
+	lock('')
 }
 
 /** Ends the session. The page shows the reason beside the field for the key. @param {string} reason */
@@ -74,6 +108,7 @@ export const inferenceKey = () => (session.kind === 'inference' ? session.key : 
 /** @param {string} key */
 export function setInferenceKey(key) {
 	session.inferenceKey = key
+	store()
 }
 
 let touched = 0
@@ -102,4 +137,34 @@ export function watchIdle() {
 	}
 	document.addEventListener('visibilitychange', lockIfIdle)
 	setInterval(lockIfIdle, 10000)
+}
+
+// What someone typed to try a version, for each preset. It lives in this tab, until Lock is pressed.
+
+const storedTrial = 'presets.try.'
+
+/** @param {string} id of a preset @returns {Partial<Trial>} */
+export const kept = (id) => JSON.parse(sessionStorage.getItem(storedTrial + id) ?? '{}')
+
+/**
+ * Keeps what was typed, or nothing. It returns whether there was room.
+ * @param {string} id of a preset @param {Trial | undefined} trial
+ */
+export function keep(id, trial) {
+	try {
+		trial ? sessionStorage.setItem(storedTrial + id, JSON.stringify(trial)) : sessionStorage.removeItem(storedTrial + id)
+		return true
+	} catch {
+		return false
+	}
+}
+
+/** Forgets everything, after asking. It returns whether it did. */
+export function forgetAll() {
+	const names = Object.keys(sessionStorage).filter((name) => name.startsWith(storedTrial))
+	const mayForget = names.length === 0 || confirm('Lock also forgets what you typed to try. Lock?')
+	if (mayForget) {
+		names.forEach((name) => sessionStorage.removeItem(name))
+	}
+	return mayForget
 }

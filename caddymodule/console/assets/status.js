@@ -11,6 +11,8 @@ export function say(text, action) {
 	if (!place || !message) {
 		return
 	}
+	const top = document.querySelector('dialog:modal') ?? document.body // what is outside of a dialog cannot be pressed
+	place.parentElement === top || top.append(place)
 	clearTimeout(timer)
 	const clear = () => {
 		fill(message)
@@ -27,4 +29,12 @@ export function say(text, action) {
 	}
 	place.classList.toggle('shown', text !== '')
 	timer = window.setTimeout(clear, action ? 30000 : 8000)
+}
+
+/** Tells a screen reader what can be seen anyway. @param {string} text */
+export function tell(text) {
+	const place = document.getElementById('told')
+	if (place) {
+		place.textContent = text
+	}
 }

@@ -1,4 +1,4 @@
-// What labels and versions are called.
+// What labels and versions are called, and tags.
 
 /** Names a version with its state and its labels. @param {Version} version */
 export function versionName({ version, designated, labels }) {
@@ -22,3 +22,6 @@ export function percents(split) {
 	}
 	return split.map(({ version }, n) => ({ version, percent: hundredths[n] / 100 }))
 }
+
+/** Reads tags with commas between them. @param {string} text */
+export const tagsOf = (text) => [...new Set(text.split(',').map((tag) => tag.trim()).filter(Boolean))]

@@ -1,19 +1,521 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
-import { hasKeys, presetPath, search, toPreset, toPresets, toWorkspaceUsage } from './addresses.js'
-import { button, choice, field, h, user } from './elements.js'
+import { hasKeys, presetPath, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
+import { button, choice, code, field, fill, h, number, row, svg, table, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { snippet } from './copy.js'
-import { nameOf } from './key_changes.js'
+import { copy, download, snippet } from './copy.js'
+import { areBoolean, fewest, ofMeans, ofRates, verdict } from './interval.js'
 import { replace } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { attempt, live } from './states.js'
+import { putLive } from './preset_changes.js'
+import { serveReason } from './rights.js'
+import { attempt, live, load, readUntilDone } from './states.js'
 import { say } from './status.js'
 import { queryOf, refOf } from './target.js'
-import { charts } from './usage_charts.js'
-import { splits } from './usage_splits.js'
-import { summary, totals } from './usage_totals.js'
+import { targetText } from './texts.js'
+import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, shortText, signedText, sumOf } from './usage_figures.js'
+import { nameOf } from './key_changes.js'
+
+// A chart of lines over time, as an SVG element. It knows nothing of what it shows.
+
+const height = 176, top = 14, bottom = 24, right = 12
+const anHour = 3600000
+const intervals = [1, 2, 3, 6, 12, 24, 48, 72, 120, 168, 336].map((hours) => hours * anHour)
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', timeZone: 'UTC' })
+
+/** Returns round numbers from 0 to at least a largest value. @param {number} largest @param {boolean} isWhole */
+export function ticksTo(largest, isWhole) {
+	const rough = (largest || 1) / 4, power = 10 ** Math.floor(Math.log10(rough))
+	const step = Math.max(isWhole ? 1 : 0, power * ([1, 2, 2.5, 5].find((n) => n * power >= rough && !(isWhole && n * power % 1)) ?? 10))
+	const count = Math.max(1, Math.ceil((largest || 1) / step - 1e-9))
+	return Array.from({ length: count + 1 }, (_, i) => Number((i * step).toPrecision(12)))
+}
+
+/** @param {number} time @param {number} step */
+export const timeText = (time, step) => (step < 24 * anHour ? `${day.format(time)} ${clock.format(time)}` : day.format(time))
+
+/** @param {number} style */
+const lineClass = (style) => `line line-${style}`
+
+/** The sample of a line, or of bars, for a legend. @param {number} style @param {boolean} areBars */
+export const sample = (style, areBars) => svg('svg', { class: 'sample', width: areBars ? 10 : 24, height: 10, 'aria-hidden': 'true' },
+	areBars ? svg('rect', { class: `dot-${style}`, width: 10, height: 10 }) : svg('path', { class: lineClass(style), d: 'M0 5H24' }))
+
+/** Returns the path of a line. It goes on over times without a value. @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */
+const trace = (values, x, y) => values.map((value, i) => (value === null ? '' : `L${x(i).toFixed(1)} ${y(value).toFixed(1)}`)).join('').replace('L', 'M')
+
+/**
+ * Draws lines, or bars on top of each other, and a line at the time of each event. A pointer or the
+ * arrow keys mark a time, and onMark is told its index, or -1 for none.
+ * @type {MakeChart}
+ */
+export function lineChart({ name, describedBy, lines, areBars, events, times, step, largest, isWhole, format, onMark }) {
+	const ticks = ticksTo(largest, isWhole), labels = ticks.map(format)
+	const left = 10 + 7 * Math.max(...labels.map((label) => label.length))
+	const cursor = svg('g', { class: 'cursor' })
+	const picture = svg('svg', { role: 'img', 'aria-label': name, 'aria-describedby': describedBy, tabindex: 0, 'data-key': `chart-${name.split('.')[0]}` })
+	let width = 0, marked = -1
+	const slot = () => (width - left - right) / times.length
+	const x = (/** @type {number} */ i) => left + (i + 0.5) * slot()
+	const y = (/** @type {number} */ value) => height - bottom - value / ticks[ticks.length - 1] * (height - top - bottom)
+	const dot = (/** @type {number} */ i, /** @type {number} */ value, /** @type {number} */ style) => svg('circle', { class: `dot-${style}`, cx: x(i), cy: y(value), r: 3 })
+
+	const timeLabels = () => {
+		const interval = intervals.find((one) => one >= step && one / step * slot() >= 64) ?? intervals[intervals.length - 1]
+		return times.flatMap((time, i) => {
+			const at = left + i * slot()
+			if (time % interval !== 0 || at > width - 20) {
+				return []
+			}
+			return [
+				svg('path', { class: 'grid', d: `M${at.toFixed(1)} ${height - bottom}v5` }),
+				svg('text', { x: at, y: height - 5, 'text-anchor': at < left + 8 ? 'start' : 'middle' }, time % (24 * anHour) === 0 ? day.format(time) : clock.format(time)),
+			]
+		})
+	}
+	const bars = () => times.flatMap((_, i) => {
+		let from = 0
+		return lines.flatMap(({ values, style }) => {
+			const value = values[i] ?? 0, top_ = y(from + value), size = y(from) - top_
+			from += value
+			return value > 0 ? [svg('rect', { class: `dot-${style}`, x: (left + i * slot() + Math.min(2, slot() / 8)).toFixed(1), y: top_.toFixed(1), width: Math.max(1, slot() - Math.min(4, slot() / 4)).toFixed(1), height: Math.max(1, size).toFixed(1) })] : []
+		})
+	})
+	/** Their names are left out where they would lie on one another. */
+	const eventLines = () => {
+		let free = 0
+		return events.flatMap(({ time, text }) => {
+			const at = left + (time - times[0]) / step * slot(), isNamed = at >= free && at < width - right - 7 * text.length
+			free = isNamed ? at + 7 * text.length + 12 : free
+			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
+		})
+	}
+	const draw = () => {
+		fill(picture,
+			ticks.map((value, i) => [
+				svg('path', { class: 'grid', d: `M${left} ${y(value).toFixed(1)}H${width - right}` }),
+				svg('text', { x: left - 6, y: y(value) + 4, 'text-anchor': 'end' }, labels[i]),
+			]).flat(),
+			timeLabels(),
+			areBars ? bars() : lines.flatMap(({ values, style }) => {
+				const known = values.flatMap((value, i) => (value === null ? [] : [i]))
+				return [svg('path', { class: lineClass(style), d: trace(values, x, y) }), ...(known.length === 1 ? [dot(known[0], values[known[0]] ?? 0, style)] : [])]
+			}),
+			eventLines(), cursor)
+		drawCursor()
+	}
+	const drawCursor = () => {
+		const i = marked
+		fill(cursor, i >= 0 && svg('path', { d: `M${x(i).toFixed(1)} ${top}V${height - bottom}` }), i >= 0 && !areBars && lines.flatMap(({ values, style }) => {
+			const value = values[i] ?? null
+			return value === null ? [] : [dot(i, value, style)]
+		}))
+	}
+
+	picture.addEventListener('pointermove', (event) => {
+		const at = event.clientX - picture.getBoundingClientRect().left - left
+		onMark(Math.min(times.length - 1, Math.max(0, Math.floor(at / slot()))))
+	})
+	picture.addEventListener('pointerleave', () => onMark(-1))
+	picture.addEventListener('blur', () => onMark(-1))
+	picture.addEventListener('keydown', (event) => {
+		const last = times.length - 1
+		/** @type {Record<string, number>} */
+		const next = { ArrowLeft: marked < 0 ? last : Math.max(0, marked - 1), ArrowRight: marked < 0 ? 0 : Math.min(last, marked + 1), Home: 0, End: last, Escape: -1 }
+		if (event.key in next && !event.ctrlKey && !event.metaKey && !event.altKey) {
+			event.preventDefault()
+			onMark(next[event.key])
+		}
+	})
+	const element = h('div', { class: 'chart' }, picture)
+	new ResizeObserver(([entry]) => {
+		if (entry.contentRect.width > 0) {
+			width = Math.round(entry.contentRect.width)
+			draw()
+		}
+	}).observe(element)
+	return {
+		element,
+		mark: (index) => {
+			marked = index
+			drawCursor()
+		},
+	}
+}
+
+// The totals of a usage report: all series side by side, and what is not known of them.
+
+/** A figure with a second one below it. @param {Child} first @param {Child} [second] */
+export const figure = (first, second) => [number(first), second ? h('span', { class: 'below' }, ' ', second) : null]
+
+const none = () => h('span', { class: 'muted' }, '–')
+
+/** @param {At} at @param {UsageKey} key */
+function link(at, key) {
+	const text = user(seriesName(key))
+	if (key.other || key.preset === null || (!key.preset && !key.version)) {
+		return text
+	}
+	const of = { ...at, slug: key.preset ?? at.slug }
+	return h('a', { href: key.version ? toVersion(of, key.version) : toPreset(of, 'usage'), 'data-key': `series-${seriesName(key)}`, 'data-row': true }, text)
+}
+
+/** @param {Percentiles | null} of */
+const percentiles = (of) => (of ? figure(h('span', null, h('span', { class: 'muted' }, 'p50 '), durationText(of.p50)), `p95 ${durationText(of.p95)}`) : none())
+
+/** @param {number} part @param {number} whole @param {string} word */
+const share = (part, whole, word) => part > 0 && `${percentText(part / whole, 0)} ${word}`
+
+/** Makes the table of totals. @param {At} at @param {UsageReport} report @param {string} first the name of its first column */
+export function totals(at, { series }, first) {
+	const names = [...new Set(series.flatMap(({ total }) => Object.keys(total.feedback)))].sort()
+	const rows = series.map(({ key, total }) => {
+		const each = costEach(total)
+		return row([
+			[first, link(at, key)],
+			['Requests', figure(countText(total.requests), [total.aborted > 0 && `${countText(total.aborted)} aborted`, total.refused > 0 && `${countText(total.refused)} refused`].filter(Boolean).join(', '))],
+			['Errors', figure(countText(total.errors), percentText(errorRate(total)))],
+			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
+			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
+			['Unknown', total.unknown > 0 ? figure(countText(total.unknown), percentText(total.unknown / total.requests)) : none()],
+			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
+			['Cost each', each === null ? none() : figure(costText(each), total.cost_estimated && 'estimated')],
+			['Duration', percentiles(total.duration_ms)],
+			['First content', percentiles(total.first_content_ms)],
+			...names.map((name) => /** @type {[string, Child[]]} */ ([name, scoreText(total.feedback[name])])),
+		])
+	})
+	const head = [first, 'Requests', 'Errors', 'Input tokens', 'Output tokens', 'Unknown', 'Cost', 'Cost each', 'Duration', 'First content', ...names.map(user)]
+	return h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': 'Totals, side by side' }, table('Totals', head, rows, 'figures'))
+}
+
+/** @param {Score | undefined} score */
+const scoreText = (score) => (score ? figure(meanText(score.mean), countOf(score.count, 'score')) : [none()])
+
+/** Says what a report does not know. @param {UsageReport} report */
+export function summary({ series, step }) {
+	const all = sumOf(series.map(({ total }) => total)), { unknown, cost } = all
+	return h('p', { class: 'hint' },
+		unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
+		cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
+		all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
+		`Times are in UTC. The last ${step} is not over.`)
+}
+
+/** The answer first: four figures, and how they differ from the time before. @param {UsageReport} report @param {UsageReport | undefined} before */
+export function tiles(report, before) {
+	const [all, old] = [report, before].map((one) => one && sumOf(one.series.map(({ total }) => total))), now = /** @type {Figures} */ (all)
+	const busiest = [...report.series].filter(({ total }) => total.first_content_ms).sort((a, b) => b.total.streamed - a.total.streamed)[0]
+	const oldBusiest = busiest && before?.series.find(({ key }) => seriesName(key) === seriesName(busiest.key))
+	/** @param {number | null | undefined} a @param {number | null | undefined} b @param {boolean} isRate */
+	const change = (a, b, isRate = false) => {
+		if (!before) {
+			return h('span', { class: 'muted' }, ' ')
+		}
+		const difference = typeof a !== 'number' || typeof b !== 'number' || !old?.requests || (!isRate && b === 0) ? null : isRate ? 100 * (a - b) : 100 * (a / b - 1)
+		const text = difference === null ? '' : signedText(difference, isRate ? 1 : 0)
+		return h('span', { class: 'muted' }, difference === null ? 'nothing before' : Number(text) === 0 ? 'as before' : `${difference > 0 ? '▲' : '▼'} ${text.replace(/^[+−]/, '')} ${isRate ? 'points' : '%'} ${difference > 0 ? 'more' : 'less'} than before`)
+	}
+	/** @param {Child} figureOf @param {Child} name @param {Child} below */
+	const tile = (figureOf, name, below) => h('div', { class: 'tile' }, h('p', { class: 'tile-figure' }, h('strong', { class: 'number' }, figureOf), ' ', name), h('p', { class: 'small number' }, below))
+	const rate = errorRate(now)
+	return h('section', { class: 'tiles', 'aria-label': 'In short' },
+		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', h('span', null, now.refused > 0 && h('span', { class: 'bad' }, `${countText(now.refused)} more refused by limits`), now.refused > 0 && ' · ', change(now.requests, old?.requests))),
+		tile(percentText(rate), 'errors', h('span', null, `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
+		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
+		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest
+			? h('span', null, 'p50 of ', user(seriesName(busiest.key)), ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span', { class: 'muted' }, 'no streams')))
+}
+
+// The charts of a usage report. All of them mark the same time.
+
+const mostLines = 5, shownFirst = 4
+const refusals = 'Refused by limits'
+
+/** Charts with the same scale have the same largest value. @type {Metric[]} */
+const metrics = [
+	{ name: 'Requests', scale: 'requests', of: (one) => one.requests, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Errors', scale: 'errors', of: (one) => one.errors, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Cost', scale: 'cost', of: (one) => (one.requests === 0 ? 0 : one.cost === null ? null : Number(one.cost)), text: costText, axis: shortCost, isWhole: false, areBars: true, missing: 'No cost is known. A gateway tells it, or a price in usage estimates it.' },
+	{ name: 'First content, p50', scale: 'content', of: (one) => one.first_content_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
+	{ name: 'Input tokens', scale: 'input', of: (one) => one.input_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Output tokens', scale: 'output', of: (one) => one.output_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Cost of a request', scale: 'each', of: costEach, text: costText, axis: shortCost, isWhole: false, missing: 'No cost is known.' },
+	{ name: 'Duration, p50', scale: 'duration', of: (one) => one.duration_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
+	{ name: 'Duration, p95', scale: 'duration', of: (one) => one.duration_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
+	{ name: 'First content, p95', scale: 'content', of: (one) => one.first_content_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
+	{ name: refusals, scale: 'refused', of: (one) => one.refused, text: countText, axis: shortText, isWhole: true, areBars: true },
+]
+
+/** @param {number} n */
+function shortCost(n) {
+	return `$${n >= 1000 ? shortText(n) : Number(n.toPrecision(6))}`
+}
+
+/** Returns the series to draw. All but the busiest are drawn as their sum. @param {UsageSeries[]} series */
+function drawn(series) {
+	const busy = new Set([...series].sort((a, b) => b.total.requests - a.total.requests).slice(0, series.length > mostLines + 1 ? mostLines : mostLines + 1))
+	const rest = series.filter((one) => !busy.has(one))
+	const named = series.filter((one) => busy.has(one)).map(({ key, total, points }, style) => ({ name: seriesName(key), style, total, points }))
+	return rest.length === 0 ? named : [...named, {
+		name: `${rest.length} others`, style: mostLines, total: sumOf(rest.map(({ total }) => total)),
+		points: rest[0].points.map((_, i) => sumOf(rest.map(({ points }) => points[i]))),
+	}]
+}
+
+/**
+ * Makes the charts, most of them behind More. What is open and marked stays so when a newer report is drawn.
+ * @param {UsageReport} report @param {ChartState} state @param {ChartEvent[]} events
+ */
+export function charts(report, state, events) {
+	const lines = drawn(report.series)
+	const times = report.series[0].points.map(({ time }) => Date.parse(time))
+	const step = report.step === 'hour' ? 3600000 : 86400000
+	const spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
+	/** @param {Metric} metric */
+	const largestOf = (metric) => (metric.areBars ? Math.max(0, ...times.map((_, i) => lines.reduce((sum, { points }) => sum + (metric.of(points[i]) ?? 0), 0)))
+		: Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0)))))
+	const inTime = events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => a.time - b.time)
+	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
+
+	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
+	function mark(index, metric) {
+		state.marked = index < 0 ? '' : report.series[0].points[index].time
+		all.forEach((one) => one.mark(index))
+		spoken.textContent = index < 0 ? '' : `${timeText(times[index], step)}: ${lines.map(({ name, points }) => `${name} ${valueText(metric, points[index])}`).join(', ')}`
+	}
+	const index = report.series[0].points.findIndex(({ time }) => time === state.marked)
+	if (index >= 0) {
+		all.forEach((one) => one.mark(index))
+	}
+	return h('div', null,
+		h('p', { class: 'unseen', id: 'chart-help' }, 'Arrow keys read the values at a time. The table below has all.'),
+		h('div', { class: 'charts' }, all.slice(0, shownFirst).map(({ element }) => element)),
+		inTime.length > 0 && h('p', { class: 'hint' }, `Lines across the charts: ${inTime.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).slice(-12).join(' · ')}`),
+		folded(state, 'More', h('div', { class: 'charts' }, all.slice(shownFirst).map(({ element }) => element))), spoken)
+}
+
+/** Details that stay open when they are drawn again. @param {ChartState} state @param {string} name @param {Child} content */
+function folded(state, name, content) {
+	const element = h('details', { class: 'more', open: state.open.has(name), ontoggle: () => (element.open ? state.open.add(name) : state.open.delete(name)) }, h('summary', { 'data-key': `open-${name}` }, name), content)
+	return element
+}
+
+/** @param {Metric} metric @param {Figures} figures */
+function valueText(metric, figures) {
+	const value = metric.of(figures)
+	return value === null ? '–' : metric.text(value)
+}
+
+/**
+ * @param {UsageReport} report @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step
+ * @param {number} largest @param {ChartState} state @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
+ */
+function chartOf(report, metric, series, times, step, largest, state, mark, events) {
+	const heading = h('h3', null, metric.name)
+	if (metric.missing && series.every(({ total }) => metric.of(total) === null)) {
+		return { element: h('section', null, heading, h('p', { class: 'empty' }, metric.missing)), mark: () => {} }
+	}
+	const lines = series.map(({ style, total, points }) => ({ style, values: points.map((point) => (metric.of(total) === null && point.requests === 0 ? null : metric.of(point))) }))
+	const values = series.map(() => h('span', { class: 'number' }))
+	const when = h('span', { class: 'muted small number' })
+	const legend = h('ul', { class: 'legend' }, series.map(({ name, style }, i) => h('li', null, sample(style, Boolean(metric.areBars)), user(name), ' ', values[i])))
+	/** @param {number} index */
+	const show = (index) => {
+		when.textContent = index < 0 ? `per ${report.step}` : timeText(times[index], step)
+		series.forEach(({ total, points }, i) => (values[i].textContent = valueText(metric, index < 0 ? total : points[index])))
+	}
+	show(-1)
+	const chart = lineChart({
+		name: `${metric.name} per ${report.step}, ${timeText(times[0], step)} to ${timeText(times[times.length - 1], step)} UTC. ${series.map(({ name, total }) => `${name}: ${valueText(metric, total)}`).join(', ')}.`,
+		describedBy: 'chart-help', lines, areBars: Boolean(metric.areBars), events, times, step, largest, isWhole: metric.isWhole, format: metric.axis, onMark: (index) => mark(index, metric),
+	})
+	return {
+		element: h('section', null, h('p', { class: 'chart-heading' }, heading, when), legend, chart.element, tableOf(metric, series, times, step, state)),
+		mark: (/** @type {number} */ index) => {
+			chart.mark(index)
+			show(index)
+		},
+	}
+}
+
+/** Makes the table behind a chart. It is filled when it is opened. @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step @param {ChartState} state */
+function tableOf(metric, series, times, step, state) {
+	const place = h('div')
+	const text = () => [['time', ...series.map(({ name }) => name)], ...times.map((time, i) => [new Date(time).toISOString(), ...series.map(({ points }) => metric.of(points[i]) ?? '')])].map((cells) => cells.map((cell) => String(cell).replace(/\s+/g, ' ')).join('\t')).join('\n')
+	const fillPlace = () => place.replaceChildren(
+		h('div', { class: 'wide-box tall', tabindex: 0, role: 'region', 'aria-label': `Table of ${metric.name}` },
+			table(metric.name, ['Time, UTC', ...series.map(({ name }) => user(name))], times.map((time, i) => row([
+				['Time', number(timeText(time, step))], ...series.map(({ name, points }) => /** @type {[string, Child]} */ ([name, number(valueText(metric, points[i]))])),
+			])), 'figures')),
+		button('Copy', () => copy(text()), { class: 'small', 'aria-label': `Copy the table of ${metric.name}`, 'data-key': `copy-${metric.name}` }))
+	const details = h('details', {
+		open: state.open.has(metric.name),
+		ontoggle: () => {
+			if (details.open) {
+				state.open.add(metric.name)
+				place.childElementCount || fillPlace()
+			} else {
+				state.open.delete(metric.name)
+			}
+		},
+	}, h('summary', { 'data-key': `table-${metric.name}` }, 'Table', h('span', { class: 'unseen' }, ` of ${metric.name}`)), place)
+	if (details.open) {
+		fillPlace()
+	}
+	return details
+}
+
+// The versions of a split against each other: differences, and what they tell.
+
+/** @param {number} rate */
+const pointsText = (rate) => signedText(100 * rate, 1)
+/** @param {string} time */
+const utc = (time) => `${timeText(Date.parse(time), 1)} UTC`
+
+/**
+ * Shows each split of a preset. Its own requests since its last change count. The element stays
+ * the same while neither the splits nor the time from which the report counts change.
+ * @param {Context} context @param {() => PresetAnswer} preset
+ */
+export function splits(context, preset) {
+	const element = h('section', { class: 'splits' })
+	let shown = '', ending = new AbortController()
+	context.signal.addEventListener('abort', () => ending.abort())
+	return {
+		/** @param {Record<string, Target>} labels @param {string} from */
+		show: (labels, from) => {
+			const of = Object.entries(labels).filter(([, { split }]) => split && split.length > 1)
+			const name = JSON.stringify([of, from])
+			if (name !== shown) {
+				shown = name
+				ending.abort()
+				ending = new AbortController()
+				fill(element, of.map(([label, target]) => splitOf({ ...context, signal: ending.signal }, preset, label, target, from)))
+			}
+			return of.length > 0 && element
+		},
+	}
+}
+
+/** @param {Context} context @param {() => PresetAnswer} preset @param {string} label @param {Target} target @param {string} from */
+function splitOf(context, preset, label, target, from) {
+	const place = h('div')
+	load(place, context.signal, async () => {
+		const { data } = await api.read(presetPath(context.at, `labels/${encodeURIComponent(label)}`, { offset: 0, limit: 100 }), context.signal)
+		const since = changeOf(data.history)
+		const path = presetPath(context.at, 'usage', { by: 'version', step: 'hour', from, label, since })
+		return live(context, path, (answer) => judged(answer.data, target.split ?? [], since, (version) => button(`Put v${version} live`, () => putLive(context, preset(), version), {
+			class: 'small', disabled: serveReason(context.at, preset().data) !== '' || preset().data.designated_version.version === version, 'data-key': `live ${label} ${version}`,
+		}))).element
+	})
+	return h('div', null, h('h3', null, 'Split ', code(label), ' ', h('span', { class: 'muted number' }, targetText({ split: target.split }))), place)
+}
+
+/** Returns when the target was last changed, and not its protection alone. The newest change is the first. @param {LabelChange[]} history */
+function changeOf(history) {
+	const text = (/** @type {Target | null} */ target) => JSON.stringify([target?.version, target?.split])
+	return (history.find(({ from, to }) => text(from) !== text(to)) ?? history[history.length - 1]).time
+}
+
+/** Compares each version of a split with the one that has the most weight. @param {UsageReport} report @param {Share[]} split @param {string} since @param {(version: number) => Child} action */
+function judged(report, split, since, action) {
+	const isCut = Date.parse(report.from) >= Date.parse(since)
+	if (report.from === report.to) {
+		return h('p', { class: 'muted' }, `The split was changed at ${utc(since)}. Sums are of whole hours, so its requests count from ${utc(report.from)} on.`)
+	}
+	const shares = [...split].sort((a, b) => b.weight - a.weight || a.version - b.version)
+	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
+	const base = of(shares[0].version)
+	return [
+		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
+		h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
+			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
+	]
+}
+
+/** The verdict in words, and all figures below it. @param {UsageSeries} a @param {UsageSeries} b @param {Child} action */
+function comparison(a, b, action) {
+	const [nameA, nameB] = [a, b].map(({ key }) => `v${key.version}`)
+	const names = [...new Set([...Object.keys(a.total.feedback), ...Object.keys(b.total.feedback)])].sort()
+	const rows = [errors(a.total, b.total, nameA, nameB), ...names.map((name) => feedback(a, b, name, nameA, nameB)), ...plain(a.total, b.total, nameA, nameB)]
+	const told = rows.filter(({ words, interval }) => interval !== '–' && words instanceof HTMLElement && words.tagName === 'STRONG')
+	return h('div', null, h('p', { class: 'verdict' }, told.length > 0 ? told.map(({ words, difference, interval }) => h('span', null, /** @type {HTMLElement} */ (words).cloneNode(true), h('span', { class: 'muted number' }, ` ${difference}, ${interval} `)))
+		: h('strong', null, `No difference between ${nameB} and ${nameA} can be told yet.`), action), h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
+		table(`${nameB} against ${nameA}`, ['Figure', nameA, nameB, 'Difference', '95 % interval', 'In words'], rows.map(({ name, inA, inB, difference, interval, words }) => row([
+			['Figure', name], [nameA, inA], [nameB, inB], ['Difference', number(difference)], ['95 % interval', number(interval)], ['In words', words],
+		])), 'figures in-words')))
+}
+
+const nothing = { difference: '–', interval: '–' }
+
+/** Says what a verdict means. @param {Verdict} told @param {number} fewer @param {string} what @param {{ more: string, less: string }} words */
+function sentence(told, fewer, what, words) {
+	switch (told) {
+		case 'thin': return `Too few to tell: a version has ${countOf(fewer, what)}. Each needs ${fewest}.`
+		case 'open': return 'No difference can be told yet.'
+		default: return h('strong', null, words[told])
+	}
+}
+
+/** @param {Figures} a @param {Figures} b @param {string} nameA @param {string} nameB */
+function errors(a, b, nameA, nameB) {
+	const interval = ofRates({ rate: errorRate(a), n: a.requests }, { rate: errorRate(b), n: b.requests })
+	const fewer = Math.min(a.requests, b.requests)
+	const side = (/** @type {Figures} */ one) => figure(one.requests === 0 ? '–' : percentText(errorRate(one)), `${countText(one.errors)} of ${countText(one.requests)}`)
+	return {
+		name: 'Errors', inA: side(a), inB: side(b), ...(fewer < fewest ? nothing : { difference: `${pointsText(errorRate(b) - errorRate(a))} points`, interval: `${pointsText(interval.low)} to ${pointsText(interval.high)}` }),
+		words: sentence(verdict(interval, fewer), fewer, 'request', { more: `${nameB} fails more often than ${nameA}.`, less: `${nameB} fails less often than ${nameA}.` }),
+	}
+}
+
+/**
+ * Scores of 0 and 1 are a rate. Of others the report does not have the spread, so their
+ * interval supposes the widest one.
+ * @param {UsageSeries} a @param {UsageSeries} b @param {string} name @param {string} nameA @param {string} nameB
+ */
+function feedback(a, b, name, nameA, nameB) {
+	const noScore = { count: 0, mean: 0 }
+	const inA = a.total.feedback[name] ?? noScore, inB = b.total.feedback[name] ?? noScore
+	const isRate = areBoolean([a, b].flatMap(({ points: all, total }) => (all.length > 0 ? all : [total]).flatMap((one) => one.feedback[name] ?? [])))
+	const interval = isRate ? ofRates({ rate: inA.mean, n: inA.count }, { rate: inB.mean, n: inB.count }) : ofMeans(inA, inB)
+	const fewer = Math.min(inA.count, inB.count)
+	const side = (/** @type {Score} */ { count, mean }) => figure(count === 0 ? '–' : isRate ? percentText(mean) : meanText(mean), `of ${countText(count)}`)
+	const text = isRate ? pointsText : (/** @type {number} */ n) => signedText(n, 3)
+	return {
+		name: figure(h('span', null, 'Feedback ', user(name)), isRate ? 'scores of 0 and 1, as a rate' : 'mean of scores from −1 to 1. The interval is for the widest spread'),
+		inA: side(inA), inB: side(inB), ...(fewer < fewest ? nothing : { difference: text(inB.mean - inA.mean) + (isRate ? ' points' : ''), interval: `${text(interval.low)} to ${text(interval.high)}` }),
+		words: sentence(verdict(interval, fewer), fewer, 'score', { more: `${nameB} is rated higher than ${nameA}.`, less: `${nameB} is rated lower than ${nameA}.` }),
+	}
+}
+
+/** Cost and time. A report has no spread of them. @param {Figures} a @param {Figures} b @param {string} nameA @param {string} nameB */
+function plain(a, b, nameA, nameB) {
+	const requests = (/** @type {Figures} */ one) => one.requests
+	/** @type {[string, (one: Figures) => number | null, (one: Figures) => number, (n: number) => string, string, string][]} */
+	const figures = [
+		['Cost of a request', costEach, (one) => one.requests - one.unknown, costText, 'costs more', 'costs less'],
+		['Duration, p50', (one) => one.duration_ms?.p50 ?? null, requests, durationText, 'takes longer', 'takes less time'],
+		['Duration, p95', (one) => one.duration_ms?.p95 ?? null, requests, durationText, 'takes longer', 'takes less time'],
+		['First content, p50', (one) => one.first_content_ms?.p50 ?? null, (one) => one.streamed, durationText, 'begins later', 'begins earlier'],
+	]
+	return figures.flatMap(([name, of, count, text, more, less]) => {
+		const inA = of(a), inB = of(b)
+		if (inA === null && inB === null) {
+			return []
+		}
+		const isEnough = Math.min(count(a), count(b)) >= fewest
+		const isKnown = isEnough && inA !== null && inB !== null
+		const isEqual = isKnown && text(inA) === text(inB)
+		return [{
+			name, inA: number(inA === null ? '–' : text(inA)), inB: number(inB === null ? '–' : text(inB)),
+			difference: isEqual ? 'none' : isKnown && inA > 0 ? `${signedText(100 * (inB / inA - 1), 1)} %` : '–', interval: '–',
+			words: h('span', { class: 'muted' }, !isEnough ? 'Too few to tell.' : !isKnown ? '' : isEqual ? `${nameB} and ${nameA} are equal${inA === inB ? '' : ', as rounded here'}.` : `${nameB} ${inB > inA ? more : less} than ${nameA}. No interval is known.`),
+		}]
+	})
+}
 
 const hour = 3600000
 /** @type {Record<string, { text: string, hours: number, step: string }>} */
@@ -21,17 +523,18 @@ const ranges = {
 	'24h': { text: '24 hours', hours: 24, step: 'hour' },
 	'7d': { text: '7 days', hours: 168, step: 'hour' },
 	'30d': { text: '30 days', hours: 720, step: 'day' },
+	custom: { text: 'from … to', hours: 0, step: 'day' },
 }
 
 /** @type {MakeView} */
 export function usageView(context) {
 	const { at } = context
 	const frame = presetFrame(context, 'usage', (preset) => {
-		const parts = splits(context)
+		const parts = splits(context, () => preset)
 		const { element, redraw } = usage(context, {
 			name: at.slug, by: ['version', 'label', 'model', 'status'],
 			path: (query) => presetPath(at, 'usage', query), address: (query) => toPreset(at, 'usage', { ...queryOf(refOf(context.address)), ...query }),
-			below: (report) => parts.show(report.by === 'version' ? preset.data.labels : {}, report.from),
+			below: (report) => parts.show(report.by === 'version' ? preset.data.labels : {}, report.from), history: session.mayChange() ? presetPath(at, 'history', { limit: 100 }) : '',
 		})
 		return {
 			element: h('div', null, h('h2', { class: 'unseen' }, 'Usage'), element),
@@ -56,7 +559,7 @@ export function workspaceUsageView(context) {
 			session.mayChange() ? usage(context, {
 				name: workspace, by: ['preset', 'version', 'label', 'model', 'key', 'status'],
 				path: (query) => `/workspaces/${encodeURIComponent(workspace)}/usage${search(query)}`, address: (query) => toWorkspaceUsage(workspace, query),
-				below: () => null, keyNames: hasKeys && session.mayIssueKeys() ? () => keyNames(context) : undefined,
+				below: () => null, history: '', keyNames: hasKeys && session.mayIssueKeys() ? () => keyNames(context) : undefined,
 			}).element : h('p', { class: 'note' }, 'This is an inference key. It sees the usage of each preset, but that of a workspace needs a management key.')),
 	}
 }
@@ -77,16 +580,22 @@ async function keyNames({ workspace, signal }) {
 function usage(context, scope) {
 	const { query } = context.address
 	const one = (/** @type {string} */ name, /** @type {string[]} */ all) => all.find((value) => value === query.get(name)) ?? all[0]
-	const state = { range: one('range', Object.keys(ranges)), by: one('by', scope.by), step: one('step', ['', 'hour', 'day']) }
+	const state = { range: one('range', Object.keys(ranges)), by: one('by', scope.by), step: one('step', ['', 'hour', 'day']), from: query.get('from') ?? '', to: query.get('to') ?? '' }
 	/** @type {ChartState} */
 	const chartState = { marked: '', open: new Set() }
 	const step = () => (state.range === '24h' ? 'hour' : state.step || ranges[state.range].step)
 	// The path stays the same until the next step begins, so that its answer is known.
-	const path = () => {
-		const length = step() === 'day' ? 24 * hour : hour
-		const from = (Math.floor(Date.now() / length) + 1) * length - ranges[state.range].hours * hour
-		return scope.path({ from: new Date(from).toISOString(), step: step(), by: state.by })
+	const time = () => {
+		if (state.range === 'custom') {
+			const [from, to] = [state.from, state.to].map((text) => Date.parse(text) || Date.now())
+			return { from: Math.min(from, to), to: Math.max(from, to) + 24 * hour }
+		}
+		const length = step() === 'day' ? 24 * hour : hour, to = (Math.floor(Date.now() / length) + 1) * length
+		return { from: to - ranges[state.range].hours * hour, to: 0 }
 	}
+	/** @param {{ from: number, to: number }} of */
+	const pathOf = ({ from, to }) => scope.path({ from: new Date(from).toISOString(), to: to ? new Date(to).toISOString() : '', step: step(), by: state.by })
+	const path = () => pathOf(time())
 	/** @type {Map<string, string>} */
 	let names = new Map()
 	scope.keyNames?.().then((all) => {
@@ -94,12 +603,30 @@ function usage(context, scope) {
 		shown.redraw()
 	}, () => {}) // ids are worse, but do
 	let asked = path()
+	/** The report of the time before, which has the same length. It comes later. @type {UsageReport | undefined} */
+	let before
+	/** @type {ChartEvent[]} */
+	let events = []
+	const readMore = readUntilDone(async () => {
+		const { from, to } = time(), mine = asked
+		const [{ data }, changes] = await Promise.all([
+			api.read(pathOf({ from: 2 * from - (to || Date.now()), to: from }), context.signal), scope.history ? api.read(scope.history, context.signal) : undefined,
+		])
+		if (mine === asked) {
+			before = data
+			events = (changes?.data ?? []).flatMap(eventOf)
+			shown.redraw()
+		}
+	}, context.signal)
 	const update = () => {
 		steps.disabled = state.range === '24h'
 		steps.value = step()
-		replace(scope.address({ range: state.range === '24h' ? '' : state.range, by: state.by === scope.by[0] ? '' : state.by, step: step() === ranges[state.range].step ? '' : step() }))
+		dates.hidden = state.range !== 'custom'
+		replace(scope.address({ range: state.range === '24h' ? '' : state.range, ...(state.range === 'custom' && { from: state.from, to: state.to }), by: state.by === scope.by[0] ? '' : state.by, step: step() === ranges[state.range].step ? '' : step() }))
 		asked = path()
+		before = undefined
 		shown.show(asked)
+		readMore()
 	}
 	const range = choice(Object.entries(ranges).map(([value, { text }]) => ({ value, text })), state.range, {
 		'data-key': 'range', onchange: () => {
@@ -107,6 +634,12 @@ function usage(context, scope) {
 			update()
 		},
 	})
+	/** @param {'from' | 'to'} name */
+	const dateOf = (name) => h('input', { type: 'date', value: state[name], 'aria-label': name === 'from' ? 'First day' : 'Last day', onchange: (/** @type {Event} */ { target }) => {
+		state[name] = /** @type {HTMLInputElement} */ (target).value
+		update()
+	} })
+	const dates = h('span', { class: 'actions', hidden: state.range !== 'custom' }, dateOf('from'), ' to ', dateOf('to'))
 	const steps = choice(['hour', 'day'].map((value) => ({ value, text: value })), step(), {
 		'data-key': 'step', disabled: state.range === '24h', onchange: () => {
 			state.step = steps.value
@@ -121,7 +654,7 @@ function usage(context, scope) {
 	})
 	const place = h('div')
 	const save = button('Download CSV', () => attempt(place, save, async () => {
-		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal))
+		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal), 'text/csv')
 		say('The report is downloaded.')
 	}), { 'data-key': 'csv' })
 
@@ -132,12 +665,12 @@ function usage(context, scope) {
 		/** @type {UsageReport} */
 		const report = data.by !== 'key' ? data : { ...data, series: data.series.map((/** @type {UsageSeries} */ series) => ({ ...series, key: { ...series.key, key: names.get(series.key.key ?? '') ?? series.key.key } })) }
 		return report.series.some(({ total }) => total.requests > 0 || total.refused > 0)
-			? [summary(report), totals(context.at, report, report.by[0].toUpperCase() + report.by.slice(1)), scope.below(report), charts(report, chartState)].flat()
+			? [tiles(report, before), scope.below(report), charts(report, chartState, events), totals(context.at, report, report.by[0].toUpperCase() + report.by.slice(1)), summary(report)]
 			: empty(state.range)
 	}, { lines: 12 })
 	return {
 		element: h('div', { class: 'usage' },
-			h('div', { class: 'filters' }, field('Last', range), field('By', by), field('Step', steps), h('span', { class: 'gap' }), save),
+			h('div', { class: 'filters' }, field('Last', range), dates, field('By', by), field('Step', steps), h('span', { class: 'gap' }), save),
 			place, shown.element),
 		redraw: shown.redraw,
 	}
@@ -146,14 +679,14 @@ function usage(context, scope) {
 /** @param {string} range */
 function empty(range) {
 	return h('div', { class: 'empty' },
-		h('h3', null, `No request was measured in the last ${ranges[range].text}`),
+		h('h3', null, range === 'custom' ? 'No request was measured in this time' : `No request was measured in the last ${ranges[range].text}`),
 		h('p', null, 'A request shows here within 15 seconds of its answer’s end. The server measures only with ', h('code', null, 'usage'), ' in its Caddyfile:'),
 		snippet('presets {\n\tinference {\n\t\tusage\n\t}\n}', 'the Caddyfile with usage'))
 }
 
-/** Saves a text as a file. @param {string} name @param {string} text */
-function download(name, text) {
-	const href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
-	h('a', { href, download: name }).click()
-	setTimeout(() => URL.revokeObjectURL(href), 10000)
+/** What a change did to what requests get, if it did. @param {Change} change @returns {ChartEvent[]} */
+function eventOf({ operation, time, version, draft, label }) {
+	const what = /^label\.(set|move|split|delete)$/.exec(operation)?.[1]
+	const text = what ? `${label} ${what === 'split' ? 'split' : what === 'delete' ? 'removed' : `v${version}`}` : ['preset.designate', 'preset.create_version'].includes(operation) && !draft ? `v${version} live` : ''
+	return text ? [{ time: Date.parse(time), text }] : []
 }

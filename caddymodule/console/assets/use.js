@@ -2,11 +2,10 @@
 
 import { api as apiPath } from './addresses.js'
 import { code, field, fill, h } from './elements.js'
-import { targetChoices } from './choices.js'
+import { readTemplates, refOf, targetChoices } from './target.js'
 import { snippet } from './copy.js'
 import { presetFrame } from './preset.js'
 import { errorBox, readUntilDone } from './states.js'
-import { readTemplates, refOf } from './target.js'
 
 /** @type {MakeView} */
 export function useView(context) {

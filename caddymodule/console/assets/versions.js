@@ -1,18 +1,18 @@
 // The timeline of a preset's versions, and the chosen version.
 
-import { presetPath, toDefaultComparison, toPreset, toVersion } from './addresses.js'
-import { button, code, h, labelTag, user, when } from './elements.js'
+import { presetPath, toDefaultComparison, toVersion } from './addresses.js'
+import { button, choice, code, h, labelTag, user, when } from './elements.js'
 import { copy } from './copy.js'
 import { partOf } from './differences.js'
 import { visible, warning } from './invisible.js'
 import { format, parse } from './json.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { putLive } from './put_live.js'
-import { changeReason, serveReason } from './rights.js'
+import { putLive } from './preset_changes.js'
+import { serveReason } from './rights.js'
 import { keepFocus, live, pages } from './states.js'
-import { messageList, readTemplate, variableNames } from './template.js'
-import { percents } from './texts.js'
+import { messageList, readTemplate, variableNames } from './capture.js'
+import { percents, versionName } from './texts.js'
 
 const pageSize = 50
 
@@ -80,17 +80,21 @@ function timeline(context, selected, named, preset) {
 			return []
 		}
 		const before = shown?.scrollTop
-		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
-			h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
-					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated ? h('span', { class: 'live' }, '● live') : isWaiting(version, preset()) && h('span', { class: 'muted' }, 'not live')),
+		const newest = [...answer.data].reverse()
+		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, newest.map((/** @type {Version} */ version) =>
+			h('li', null, h('span', { class: `knot ${version.designated ? 'live' : ''}`, 'aria-hidden': 'true' }, knotOf(version, preset())), h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
+					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated ? h('span', { class: 'live' }, 'live') : isWaiting(version, preset()) && h('span', { class: 'muted' }, 'not live')),
 					labelsOf(version, preset()),
 					version.message && h('span', { class: 'message' }, user(version.message)),
 					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
 		queueMicrotask(() => {
-			const current = named ? /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]')) : null
+			const current = named ? /** @type {HTMLElement | null} */ (ol.querySelector('li:has([aria-current])')) : null
 			ol.scrollTop = before ?? (current ? current.offsetTop - ol.offsetTop - 80 : 0)
 		})
 		return [
+			choice(newest.map((/** @type {Version} */ version) => ({ value: String(version.version), text: [versionName(version), version.message].filter(Boolean).join(' · ').slice(0, 80) })), String(selected), {
+				class: 'narrow-only', 'aria-label': 'Version', 'data-key': 'pick', onchange: (/** @type {Event} */ { target }) => go(toVersion(at, Number(/** @type {HTMLSelectElement} */ (target).value))),
+			}),
 			ol,
 			total > pageSize && pages(page * pageSize, pageSize, total, (offset) => {
 				page = Math.round(offset / pageSize)
@@ -101,6 +105,9 @@ function timeline(context, selected, named, preset) {
 	})
 	return list
 }
+
+/** The sign of a version on the rail: live, in a split, waiting, or past. @param {Version} version @param {PresetAnswer} preset */
+const knotOf = (version, preset) => (version.designated ? '●' : version.labels.some((label) => preset.data.labels[label]?.split) ? '◐' : isWaiting(version, preset) ? '○' : '·')
 
 /** Tells a version that is newer than the live one, and that no label names. @param {Version} version @param {PresetAnswer} preset */
 const isWaiting = ({ version, labels }, preset) => labels.length === 0 && version > preset.data.designated_version.version
@@ -127,8 +134,7 @@ function versionHeading({ at, ...context }, version, preset) {
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
 			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...unless(serveReason(at, preset.data)), 'data-key': 'put-live' }),
-			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' }),
-			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...unless(changeReason(at, preset.data)), 'data-key': 'edit' })))
+			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' })))
 }
 
 /** @param {Answer<Version>} answer @param {Node} heading */

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -41,6 +42,7 @@ type Change struct {
 	Labels  []LabelChange `json:"labels"`
 	// Policy turns the policy into that of the file, null where there is none.
 	Policy []diff.Operation `json:"policy"`
+	Inputs []InputChange    `json:"inputs"`
 
 	steps
 }
@@ -74,12 +76,12 @@ func newChange(workspace, slug string, action Action) *Change {
 	none := func() []diff.Operation { return []diff.Operation{} }
 	return &Change{
 		Workspace: workspace, Slug: slug, Action: action,
-		Preset: none(), Settings: none(), Template: none(), Policy: none(), Labels: []LabelChange{},
+		Preset: none(), Settings: none(), Template: none(), Policy: none(), Labels: []LabelChange{}, Inputs: []InputChange{},
 	}
 }
 
 func (c *Change) isEmpty() bool {
-	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0
+	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0 && len(c.Inputs) == 0
 }
 
 // problem says why a preset cannot be brought to what its file says.
@@ -135,6 +137,9 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, er
 		return nil, err
 	}
 	if err := c.compareFields(blank); err != nil {
+		return nil, err
+	}
+	if err := c.addInputs(nil); err != nil {
 		return nil, err
 	}
 	return c, c.compareLabels(blank, c.latest, 0, func(number int) (bool, error) { return number <= c.latest, nil })
@@ -195,6 +200,9 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		return nil, err
 	}
 	if err := r.readTags(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := r.compareInputs(ctx, c); err != nil {
 		return nil, err
 	}
 	if !c.isEmpty() {
@@ -331,6 +339,13 @@ func (c *Change) compareFields(from client.Preset) error {
 	}
 	if len(c.Policy) > 0 {
 		patch["policy"] = json.RawMessage(policy)
+	}
+	if tags := c.file.Tags; tags != nil && !slices.Equal(tags, from.Tags) {
+		operation := diff.Operation{Op: "replace", Path: "/tags"}
+		if operation.Value, err = encode(tags); err != nil {
+			return err
+		}
+		c.Preset, patch["tags"] = append(c.Preset, operation), operation.Value
 	}
 	if len(patch) == 0 {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
 )
 
 // newDefaults are the members of a new workspace that a file may set, but for its name.
@@ -73,6 +74,9 @@ func (r *reader) dump(ctx context.Context, w client.Workspace) (files.Workspace,
 		if err == nil {
 			found[i], err = p.file(w.Slug)
 		}
+		if err == nil {
+			err = r.dumpInputs(ctx, w.ID, found[i])
+		}
 		if err != nil {
 			return fmt.Errorf("preset %s: %w", list[i].Slug, err)
 		}
@@ -87,6 +91,16 @@ func (r *reader) dump(ctx context.Context, w client.Workspace) (files.Workspace,
 		}
 	}
 	return dumped, nil
+}
+
+// dumpInputs adds the saved inputs of a preset to what its file has.
+func (r *reader) dumpInputs(ctx context.Context, workspaceID string, p *files.Preset) error {
+	saved, err := r.inputs(ctx, workspaceID, p.Slug)
+	p.Inputs = make([]inputs.Content, len(saved))
+	for i, one := range saved {
+		p.Inputs[i] = one.Content
+	}
+	return err
 }
 
 // membersOf returns the members of a workspace, and of its budgets only the limits, which files have.
@@ -133,7 +147,7 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		Workspace: workspace, Slug: p.Slug, File: workspace + "/" + p.Slug + ".yaml",
 		Description: p.Description, Status: p.Status,
 		Version:    files.NewVersion(p.Designated.Dialect, p.Designated.Config, p.Designated.SystemPrompt, p.Designated.Template),
-		Designated: p.Designated.Version,
+		Designated: p.Designated.Version, Tags: append([]string{}, p.Tags...),
 	}
 	if p.Name != p.Slug {
 		file.Name = &p.Name

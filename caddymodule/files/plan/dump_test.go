@@ -58,6 +58,7 @@ func (s *server) fill() {
 		{"PATCH", "versions", `{"name":"All: versions","description":"# no comment","status":"disabled"}`},
 		{"PATCH", "plain", `{"policy":{"lock":["model"],"bounds":{"temperature":{"min":0.10,"max":1}},"models":["openai/*"],"violation":"refuse"}}`},
 		{"PATCH", "empty", `{"description":"","limits":{"requests_per_minute":100,"cost_per_day":0.000001}}`},
+		{"PATCH", "plain", `{"tags":["a: b","c"]}`},
 		{"POST", "gone/chat/completions", `{}`},
 		{"DELETE", "gone", ""},
 	} {
@@ -66,6 +67,12 @@ func (s *server) fill() {
 			separator = "&"
 		}
 		s.Manage(r[0], "/v1/presets/"+r[1]+separator+"workspace_id=team", r[2]).Want(s.T, 200)
+	}
+	for slug, body := range map[string]string{
+		"plain": `{"name":"refund: \"angry\"","dialect":"chat","messages":[{"role":"user","content":"a\nb","x":1.50}],"variables":{"größe":"1"},"notes":"two\nlines"}`,
+		"tour":  `{"name":"null","dialect":"responses","input":"null"}`,
+	} {
+		s.Manage("POST", "/v1/presets/"+slug+"/inputs?workspace_id=team", body).Want(s.T, 201)
 	}
 }
 

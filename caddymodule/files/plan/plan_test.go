@@ -23,6 +23,19 @@ responses:
   instructions: !file mail.md
 `
 
+// tried is a preset's file with tags and inputs.
+const tried = `tags: [team a, b]
+chat: {model: m}
+inputs:
+- name: tour
+  dialect: chat
+  variables: {city: Rome}
+  notes: names the Forum
+- name: refund
+  dialect: messages
+  messages: [{role: user, content: "where?", x: 1.50}]
+`
+
 // TestActions plans and applies every action, one after another.
 func TestActions(t *testing.T) {
 	s := start(t)
@@ -162,6 +175,25 @@ func TestActions(t *testing.T) {
 			plan:  "archive default/mail",
 		},
 		{
+			name:  "tags and inputs of a new preset",
+			files: map[string]string{"default/tried.yaml": tried},
+			plan:  "create default/tried",
+			holds: []string{`"inputs":[{"name":"tour","action":"create"},{"name":"refund","action":"create"}]`, `{"op":"replace","path":"/tags","value":["team a","b"]}`},
+		},
+		{
+			name: "an input changes, one goes, one comes, and tags go",
+			files: map[string]string{"default/tried.yaml": "tags: []\nchat: {model: m}\ninputs:\n- {name: new, dialect: responses, input: hi}\n" +
+				"- {name: tour, dialect: chat, variables: {city: Paris}}\n"},
+			plan:  "change default/tried",
+			holds: []string{`"inputs":[{"name":"refund","action":"remove"},{"name":"new","action":"create"},{"name":"tour","action":"change"}]`, `"path":"/tags","value":[]`},
+		},
+		{
+			name:    "tags by hand are as a file without the list says",
+			request: []string{"PATCH", "/v1/presets/tried", `{"tags":["by hand"]}`, "X-Preset-Override: files"},
+			files:   map[string]string{"default/tried.yaml": "chat: {model: m}\n"},
+			plan:    "",
+		},
+		{
 			name:  "a file that is back restores, and changes",
 			files: map[string]string{"default/mail.yaml": "labels: {prod: latest}\nresponses: {model: m3}\n"},
 			plan:  "restore default/mail",
@@ -209,6 +241,8 @@ func TestActions(t *testing.T) {
 		})
 	}
 	s.T = t
+	s.Manage("GET", "/v1/presets/tried/inputs", "").Want(t, 200, `"total_count":2`, `"input":"hi"`, `"city":"Paris"`)
+	s.Manage("GET", "/v1/presets/tried", "").Want(t, 200, `"tags":["by hand"]`)
 	s.Manage("GET", "/v1/presets/found", "").Want(t, 200, `"managed_by":"files"`)
 	s.Manage("GET", "/v1/presets/mail", "").Want(t, 200, `"managed_by":"files"`, `"labels":{"prod":{"version":6}}`, `"config":{"model":"m3"}`, `"message":"test"`)
 	for slug, want := range map[string]int{"mail": 6, "found": 1, "found3": 1, "other": 1} {

@@ -41,7 +41,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	if ctx.Err() != nil {
 		return nil, errStopped
 	}
-	if only.value == "" {
+	if only.name != "" && only.value == "" {
 		return nil, fmt.Errorf("the server sent no ETag, which %s needs: a proxy may have removed it", only.name)
 	}
 	if s.slug != "" {
@@ -53,7 +53,9 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 		"X-Preset-Owner":  {s.plan.Owner},
 		"Idempotency-Key": {uuid.NewString()},
 	}
-	r.Header.Set(only.name, only.value)
+	if only.name != "" {
+		r.Header.Set(only.name, only.value)
+	}
 	return s.plan.client.Do(context.WithoutCancel(ctx), r)
 }
 
@@ -101,6 +103,9 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 		if err := s.patch(ctx, c); err != nil {
 			return err
 		}
+	}
+	if err := s.setInputs(ctx, c); err != nil {
+		return err
 	}
 	for i := range c.Labels {
 		if l := &c.Labels[i]; !l.done {

@@ -277,7 +277,7 @@ type Place struct {
 // places, by its prefix.
 func PlacesOf(key string, issued bool) []Place {
 	var places []Place
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "X-Inference-Key"} {
 		for _, value := range []string{key, "Bearer " + key, "key:" + key, "<" + key + ">", `"` + key + `"`, "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+key))} {
 			places = append(places, Place{name, value, false})
 		}

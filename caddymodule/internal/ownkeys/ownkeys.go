@@ -24,11 +24,14 @@ type Finder struct {
 	Stores []*registry.Store
 }
 
+// TrialHeader has the inference key of a request whose Authorization has a management key.
+const TrialHeader = "X-Inference-Key"
+
 // isKeyHeader reports whether clients of AI gateways put their key in a header of
 // this canonical name.
 func isKeyHeader(name string) bool {
 	switch name {
-	case "Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key":
+	case "Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", TrialHeader:
 		return true
 	}
 	return false

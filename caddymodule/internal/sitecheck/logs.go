@@ -14,7 +14,7 @@ import (
 
 // loggedHeaders are the headers in which clients of AI gateways send a key. Caddy
 // hides Authorization and Cookie in its logs, unless log_credentials is on.
-var loggedHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Sec-Websocket-Protocol", "Cookie"}
+var loggedHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "X-Inference-Key", "Sec-Websocket-Protocol", "Cookie"}
 
 // LoggedKeys returns the loggers that would show keys which are sent over HTTP/3, and in which headers.
 // The guard of ownkeys, which hides keys from the logs, does not see those requests.

@@ -55,3 +55,18 @@ func Invalid(broken *schema.Error) *domain.Error {
 	}
 	return domain.InvalidIssues(issues...)
 }
+
+// OfGateway returns the error for a failure of the next handler, such as a gateway that cannot be
+// reached. The client sees its status alone, because its text may name addresses within.
+func OfGateway(code int) *Error {
+	message := http.StatusText(code)
+	switch code {
+	case http.StatusBadGateway:
+		message = "The gateway cannot be reached"
+	case http.StatusServiceUnavailable:
+		message = "The gateway is not available"
+	case http.StatusGatewayTimeout:
+		message = "The gateway did not answer in time"
+	}
+	return &Error{Status: code, Message: message}
+}

@@ -70,7 +70,7 @@ func Of(store string) *Recorder {
 // stored together.
 func (rec *Recorder) Add(use *Use, used *usage.Request) {
 	rec.Ledger.Add(used)
-	if used.Preset != "" {
+	if used.Preset != "" && used.Version > 0 {
 		rec.served.add(used)
 	}
 	rec.mu.Lock()

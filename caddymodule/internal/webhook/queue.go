@@ -80,6 +80,8 @@ type Queue struct {
 	last      *Receiver          // the newest of receivers, or the one that was removed last
 	lanes     map[string][]Event // by object; the first of each is being sent
 	waiting   int
+
+	delivered, failed atomic.Pointer[time.Time] // the last requests
 }
 
 func newQueue(by Limits) *Queue {
@@ -194,10 +196,11 @@ func (q *Queue) try(e Event) error {
 	defer q.slots.Release(1)
 	r := q.newest()
 	err := q.send(r, e.Body)
-	result := "delivered"
+	result, last := "delivered", &q.delivered
 	if err != nil {
-		result = "failed"
+		result, last = "failed", &q.failed
 	}
+	last.Store(new(time.Now().UTC()))
 	r.Requests.WithLabelValues(result).Inc()
 	return err
 }

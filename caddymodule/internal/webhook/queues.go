@@ -1,6 +1,11 @@
 package webhook
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
 
 // Queues are the queues of one store's events, by the URL of their receiver. They outlive
 // reloads. Their methods are safe for concurrent use.
@@ -55,4 +60,28 @@ func (q *Queues) Push(e Event) {
 	for _, queue := range q.queues {
 		queue.push(e)
 	}
+}
+
+// State is how a receiver is doing.
+type State struct {
+	Host string `json:"host"`
+	// Waiting is how many events wait or are being sent.
+	Waiting int `json:"waiting"`
+	// LastDelivery and LastFailure are the ends of the last requests, nil for none.
+	LastDelivery *time.Time `json:"last_delivery"`
+	LastFailure  *time.Time `json:"last_failure"`
+}
+
+// State returns how the receivers are doing, in the order of their hosts.
+func (q *Queues) State() []State {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make([]State, 0, len(q.queues))
+	for _, queue := range q.queues {
+		queue.mu.Lock()
+		all = append(all, State{queue.last.Host, queue.waiting, queue.delivered.Load(), queue.failed.Load()})
+		queue.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Host, b.Host) })
+	return all
 }

@@ -1,0 +1,57 @@
+// The state of the server: its stores, their backups and nodes, the webhooks, and what is measured.
+
+import { h, number, row, table, user, when } from './elements.js'
+import * as session from './session.js'
+import { live } from './states.js'
+import { countText } from './usage_figures.js'
+
+const day = 86400000
+
+/** @param {number} n */
+const bytesText = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} GB` : `${(n / 1e6).toFixed(0)} MB`)
+/** @param {string | null} [time] */
+const timeOr = (time) => (time ? when(time) : h('span', { class: 'muted' }, 'none'))
+
+/** Says what an operator should look at. @param {ServerState} state @returns {string[]} */
+function problemsOf({ stores, webhooks, usage }) {
+	return [
+		...stores.flatMap(({ store, available, writable, damaged, error, last_backup: backup, details }) => [
+			!available && `${store} is not available.`, available && !writable && `${store} takes no changes.`, damaged && `${store} is damaged.`, error && `${store}: ${error}`,
+			details?.free_bytes !== undefined && details.needed_bytes !== undefined && details.free_bytes < details.needed_bytes && `${store} has ${bytesText(details.free_bytes)} of free disk, and needs ${bytesText(details.needed_bytes)}.`,
+			backup && Date.now() - Date.parse(backup) > 2 * day && `The last backup of ${store} is older than two days.`,
+		]),
+		...webhooks.map(({ host, last_failure: failure, last_delivery: delivery }) => failure && (!delivery || failure > delivery) && `The webhook ${host} does not take what is sent.`),
+		usage.lost > 0 && `The usage of ${countText(usage.lost)} requests is lost.`, usage.overflowed > 0 && `${countText(usage.overflowed)} sums of usage had no room of their own, and are in “other”.`,
+	].filter((text) => typeof text === 'string').filter(Boolean)
+}
+
+/** @type {MakeView} */
+export function stateView(context) {
+	const shown = live(context, '/presets/-/state', ({ data }) => {
+		/** @type {ServerState} */
+		const state = data
+		const problems = problemsOf(state)
+		return [
+			h('div', { class: problems.length > 0 ? 'error' : 'note well' }, problems.length > 0 ? h('ul', null, problems.map((text) => h('li', null, user(text)))) : h('p', null, h('strong', { class: 'good' }, 'All is well. '), 'Stores take changes, and nothing is lost.')),
+			table('Stores', ['Store', 'State', 'Last backup', 'Disk', 'Details'], state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => row([
+				['Store', [h('span', { class: 'mono' }, user(store)), current && state.stores.length > 1 && h('span', { class: 'below' }, 'of this site')]],
+				['State', !available ? h('span', { class: 'bad' }, 'not available') : damaged ? h('span', { class: 'bad' }, 'damaged') : writable ? h('span', { class: 'good' }, 'takes changes') : h('span', { class: 'warn' }, 'read only')],
+				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, 'since this process began')]],
+				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span', { class: 'muted' }, '–')],
+				['Details', h('span', { class: 'small muted' }, user(Object.entries(details ?? {}).filter(([name]) => !/bytes$/.test(name)).map(([name, value]) => `${name.replaceAll('_', ' ')} ${value}`).join(' · ')))],
+			]))),
+			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, ['Node', 'Details'], (nodes ?? []).map(({ name, ...more }) => row([
+				['Node', user(name)], ['Details', h('span', { class: 'small muted' }, user(Object.entries(more).map(([key, value]) => `${key.replaceAll('_', ' ')} ${value}`).join(' · ')))],
+			])))),
+			state.webhooks.length > 0 && table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
+				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
+			]))),
+			h('p', { class: 'hint' }, `Usage is ${state.usage.measured ? '' : 'not '}measured. The server runs `, h('code', null, user(state.version)), '.'),
+		].filter(Boolean)
+	})
+	return {
+		title: 'State',
+		element: h('div', { class: 'server-state' }, h('div', { class: 'heading one-line' }, h('h1', null, 'State')),
+			session.mayCreateWorkspaces() ? shown.element : h('p', { class: 'note' }, 'This needs a management key of all workspaces.')),
+	}
+}
