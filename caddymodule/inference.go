@@ -316,10 +316,7 @@ func (c *inferenceCall) setSession(id string) {
 func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a longer name of a model. A placeholder with it would keep
 	// all of that in memory.
-	named := resolution.Preset + "@" + unsaved
-	if resolution.Version != 0 {
-		named = resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	}
+	named := resolution.Preset + "@" + reference.VersionText(resolution.Version)
 	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
 	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version
 	c.setPlaceholder(slugPlaceholder, c.named.preset)

@@ -95,9 +95,6 @@ type trying struct {
 	request     []byte
 }
 
-// unsaved stands for the number of such a version.
-const unsaved = "unsaved"
-
 var errNoTrialKey = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing header " + ownkeys.TrialHeader + ": a request to the gateway needs an inference key"}
 
 var errNoInference = &domain.Error{Kind: domain.NotFound, Message: "This server resolves no inference requests: its configuration has no inference block"}

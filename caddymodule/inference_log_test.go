@@ -584,3 +584,11 @@ func TestIOLogIsBounded(t *testing.T) {
 		t.Errorf("the heap grew from %d to %d MiB", before>>20, most>>20)
 	}
 }
+
+func TestIOLogOfATrial(t *testing.T) {
+	s, log := startLogging(t, "")
+	s.try("new/try", `{"dialect":"chat","version":{"model":"openai/gpt-5","messages":[]},"request":{"messages":[{"role":"user","content":"hi"}]}}`, withInferenceKey).want(t, 202)
+	if got := log.take(1)[0]; got.Preset != "new@unsaved" || !strings.Contains(string(got.Request), "openai/gpt-5") || !strings.Contains(string(got.Sent), `"hi"`) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/domain/usage/transcript"
@@ -394,7 +394,7 @@ func presetOf(used *usage.Request) string {
 	if used.Preset == "" {
 		return ""
 	}
-	return used.Preset + "@" + strconv.Itoa(used.Version)
+	return used.Preset + "@" + reference.VersionText(used.Version)
 }
 
 // content returns the fields with content, and those that tell what they lack.

@@ -185,6 +185,14 @@ func (q *Request) readModel(model jsontext.Value) {
 	q.setReference("/model", text)
 }
 
+// VersionText returns how logs and answers write the version that served a request. 0 is one that is not stored.
+func VersionText(version int) string {
+	if version == 0 {
+		return "unsaved"
+	}
+	return strconv.Itoa(version)
+}
+
 // Cut splits a model's name that refers to a preset. model is the text before the reference, and
 // empty for a provider alone: clients write "openai/@preset/slug" where a name needs a provider.
 // ref is the slug, with its pin. found is false for a name without a reference.
