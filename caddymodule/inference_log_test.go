@@ -587,8 +587,9 @@ func TestIOLogIsBounded(t *testing.T) {
 
 func TestIOLogOfATrial(t *testing.T) {
 	s, log := startLogging(t, "")
-	s.try("new/try", `{"dialect":"chat","version":{"model":"openai/gpt-5","messages":[]},"request":{"messages":[{"role":"user","content":"hi"}]}}`, withInferenceKey).want(t, 202)
-	if got := log.take(1)[0]; got.Preset != "new@unsaved" || !strings.Contains(string(got.Request), "openai/gpt-5") || !strings.Contains(string(got.Sent), `"hi"`) {
+	s.preset("writer", writer)
+	s.try("writer/try", `{"dialect":"chat","version":{"model":"openai/gpt-5","messages":[]},"request":{"messages":[{"role":"user","content":"hi"}]}}`, withInferenceKey).want(t, 202)
+	if got := log.take(1)[0]; got.Preset != "writer@unsaved" || !strings.Contains(string(got.Request), "openai/gpt-5") || !strings.Contains(string(got.Sent), `"hi"`) {
 		t.Errorf("got %+v", got)
 	}
 }
