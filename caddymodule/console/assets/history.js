@@ -66,8 +66,7 @@ function records(context, path) {
 			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label), detailsOf(change).map((detail) => h('span', { class: 'below' }, detail)))],
 			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
-			['By', user(change.user_id)],
-			['Key', h('span', { title: change.key_id, class: 'muted' }, user(change.key_name || change.key_id || 'the server'))],
+			['By', h('span', null, user(change.user_id), h('span', { title: change.key_id, class: 'below' }, user(change.key_name || change.key_id || 'the server')))],
 			['Before', change.version_before === change.version ? textOrNone() : version(change.version_before)],
 			['After', version(change.version)],
 			['Message', textOrNone(change.message)],
@@ -76,5 +75,5 @@ function records(context, path) {
 	}
 	return pagedList(context, limit, path, (answer) => (answer.data.length === 0
 		? h('p', { class: 'empty' }, 'Nothing has changed yet.')
-		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Key', 'Before', 'After', 'Message', 'Request'], answer.data.map(draw))))
+		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Before', 'After', 'Message', 'Request'], answer.data.map(draw))))
 }
