@@ -39,6 +39,14 @@ func certify(t *testing.T, folder string) tls.Certificate {
 	return pair
 }
 
+// with returns a configuration whose client has a certificate. It sends the certificate even if
+// the server asks for those of another authority.
+func with(config *tls.Config, certificate tls.Certificate) *tls.Config {
+	config = config.Clone()
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+	return config
+}
+
 // guarded is a site of docs/guard.md that the test serves.
 type guarded struct {
 	address string
@@ -67,7 +75,7 @@ func (g guarded) status(t *testing.T, method, target string, headers ...string) 
 		request += header + "\r\n"
 	}
 	if _, err := io.WriteString(conn, request+"\r\n"+body); err != nil {
-		t.Fatal(err)
+		return 0
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -138,7 +146,7 @@ func TestGuards(t *testing.T) {
 			_, port, _ := net.SplitHostPort(address)
 			sites[name] = guarded{address: address}
 			scheme := "http"
-			if name == "certificates" {
+			if name == "certificates" || name == "required" {
 				scheme = "https"
 			}
 			changes = append(changes, hosts[i], scheme+"://localhost:"+port+" {\nbind 127.0.0.1\n")
@@ -172,8 +180,12 @@ func TestGuards(t *testing.T) {
 		options += "trusted_proxies_unix\n"
 		serve("sso", sso, "127.0.0.1:4180", logins.Listener.Addr().String(), "/run/caddy-presets", filepath.ToSlash(sockets))
 	}
-	serve("certificates", blocks[3], "/etc/caddy-presets/clients.pem", filepath.ToSlash(filepath.Join(home, "clients.pem")),
-		"\ttls {\n", fmt.Sprintf("\ttls %s %s {\n", filepath.ToSlash(filepath.Join(home, "clients.pem")), filepath.ToSlash(filepath.Join(home, "key.pem"))))
+	certified := []string{
+		"/etc/caddy-presets/clients.pem", filepath.ToSlash(filepath.Join(home, "clients.pem")),
+		"\ttls {\n", fmt.Sprintf("\ttls %s %s {\n", filepath.ToSlash(filepath.Join(home, "clients.pem")), filepath.ToSlash(filepath.Join(home, "key.pem"))),
+	}
+	serve("certificates", blocks[3], certified...)
+	serve("required", blocks[3], append(certified, "verify_if_given", "require_and_verify")...)
 	serve("api console llm", blocks[4])
 	caddyfile = fmt.Sprintf("{\nadmin %s\nauto_https off\npersist_config off\nservers {\n%s}\nservers %s {\nprotocols h1 h2\ntrusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict\n}\n}\n", admin, options, proxied) + caddyfile
 	at := place{home: home, address: sites["login"].address, admin: admin}
@@ -186,9 +198,21 @@ func TestGuards(t *testing.T) {
 	site := sites["certificates"]
 	site.config = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 	sites["certificates"] = site
-	site.config = site.config.Clone()
-	site.config.Certificates = []tls.Certificate{pair}
+	required := guarded{address: sites["required"].address, config: site.config}
+	for _, config := range []*tls.Config{site.config, with(site.config, certify(t, t.TempDir()))} {
+		required.config = config
+		if got := required.status(t, http.MethodPost, "/v1/chat/completions", "Authorization: Bearer "+inference); got != 0 {
+			t.Errorf("a site that requires a certificate gives %d to a stranger", got)
+		}
+		site.config = config
+	}
+	if got := site.status(t, http.MethodPost, "/v1/chat/completions", "Authorization: Bearer "+inference); got != 0 {
+		t.Errorf("a certificate of another authority gives %d", got)
+	}
+	site.config = with(sites["certificates"].config, pair)
 	sites["certificates, with one"] = site
+	required.config = site.config
+	sites["required"] = required
 
 	key := "Authorization: Bearer " + management
 	const email = "X-Auth-Request-Email: mallory@example.com"
@@ -211,6 +235,7 @@ func TestGuards(t *testing.T) {
 		{"sso", []string{session}, 200, 200},
 		{"certificates", nil, 0, 0},
 		{"certificates, with one", nil, 200, 200},
+		{"required", nil, 200, 200},
 		{"llm", nil, 404, 403}, // the console's path is the gateway's, for inference keys
 	} {
 		site, ok := sites[tc.site]
