@@ -132,8 +132,9 @@ type call struct {
 	r      *http.Request
 	start  time.Time
 
-	repl *caddy.Replacer // nil outside of Caddy
-	id   string          // see requestID
+	repl  *caddy.Replacer // nil outside of Caddy
+	inert []string        // fields of the body that are stored and have no effect here
+	id    string          // see requestID
 
 	envelope func(envelope.Problem) any // of errors
 

@@ -176,10 +176,10 @@ func (c *call) digest() [sha256.Size]byte {
 
 // listIgnored names the unknown parameters of the query and the unknown top-level members of
 // the body in a header, because they may be misspelt. Known members that are not stored, such
-// as input, are not listed. It depends on the query and the body alone, so that a replay
+// as input, are not listed. It depends on the query, the body and the configuration alone, so that a replay
 // has the header as well.
 func (c *call) listIgnored() {
-	names := slices.Clone(c.given.unknown)
+	names := append(slices.Clone(c.inert), c.given.unknown...)
 	for _, m := range c.members {
 		if len(names) > namelist.Max {
 			break

@@ -29,6 +29,7 @@ func createWorkspace(c *call) (response, error) {
 	if err := c.decode(&in); err != nil {
 		return response{}, err
 	}
+	c.inert = c.h.content.Inert(&in)
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
@@ -43,6 +44,7 @@ func updateWorkspace(c *call) (response, error) {
 	if err := c.decode(&patch); err != nil {
 		return response{}, err
 	}
+	c.inert = c.h.content.Inert(&patch)
 	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 

@@ -63,6 +63,8 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //				}
 //				stream_usage off|add
 //			}
+//			io_log
+//			broadcast
 //		}
 //		metrics             per_preset [<most>]
 //		console             [<path>]
@@ -95,7 +97,7 @@ func (h *Handler) subdirectives() map[string]directive.Reader {
 		"max_body_size":      readSize(&h.MaxBodySize),
 		"memory":             readSize(&h.Memory),
 		"preset_creators":    h.creators().Read,
-		"key_api":            h.readKeyAPI,
+		"key_api":            directive.Flag(&h.KeyAPI),
 		"keep_versions":      h.readKeepVersions,
 		"auth_failure_limit": h.readAuthFailureLimit,
 		"actor_header":       readActorHeader(&h.ActorHeader),
@@ -135,13 +137,6 @@ func readActorHeader(into *string) directive.Reader {
 	}
 }
 
-func (h *Handler) readKeyAPI(d *caddyfile.Dispenser, place string) error {
-	if h.KeyAPI = true; d.NextArg() {
-		return d.Errf("%s takes no arguments, got %q", place, d.Val())
-	}
-	return nil
-}
-
 func (h *Handler) readKeepVersions(d *caddyfile.Dispenser, place string) error {
 	value, err := directive.OnlyArg(d, place, "a count")
 	if err != nil {
@@ -166,6 +161,8 @@ func (i *Inference) subdirectives() map[string]directive.Reader {
 		"max_body_size": readSize(&i.MaxBodySize),
 		"max_memory":    readSize(&i.MaxMemory),
 		"usage":         i.readUsage,
+		"io_log":        directive.Flag(&i.IOLog),
+		"broadcast":     directive.Flag(&i.Broadcast),
 	}
 	for _, c := range i.choices() {
 		readers[c.Name] = c.Read

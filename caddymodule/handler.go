@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
@@ -157,6 +158,7 @@ type Handler struct {
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
+	content      iolog.Setup           // what becomes of the content of requests
 	live         *registry.Store       // nil until goLive
 	use          *registry.Use         // of live
 	limits       *quota.Use            // nil without inference
@@ -186,6 +188,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	var err error
+	if i := h.Inference; i != nil {
+		if h.content, err = iolog.NewSetup(ctx, h.logger, i.IOLog, i.Broadcast); err != nil {
+			return err
+		}
+	}
 	if h.keys, err = provisionKeys(repl, h.ManagementKeys, h.InferenceKeys); err != nil {
 		return err
 	}
@@ -231,6 +238,7 @@ func (h *Handler) Cleanup() error {
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
+		h.content.Log.Close()
 		if h.Inference.Usage != nil {
 			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
@@ -42,6 +43,7 @@ type inferenceCall struct {
 	passed     atomic.Int64    // bytes of a body of unknown length
 	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one
+	logged     *iolog.Entry    // nil if the content is not logged
 	values     [2]string       // the memory of headers that nearly all requests have
 }
 
@@ -158,7 +160,10 @@ func (h *Handler) routeOf(normalized string) string {
 // serve resolves an inference request and lets the gateway answer. It holds no
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
-	defer func() { c.held.End(c.r.Context(), err) }()
+	defer func() {
+		c.logged.Drop() // of a request that did not go up
+		c.held.End(c.r.Context(), err)
+	}()
 	defer c.endTicket()
 	if c.prepare() {
 		return nil
@@ -232,6 +237,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	c.setSession(resolution.SessionID)
 	c.asked = resolution.Model
+	c.logRequest(text, resolution)
 	if resolution.Preset != "" {
 		c.showResolution(resolution)
 	}

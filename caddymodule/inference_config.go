@@ -13,12 +13,13 @@ import (
 
 // Inference resolves presets in inference requests. These are POSTs to /chat/completions,
 // /responses and /messages below the base path, and to /responses/compact,
-// /responses/input_tokens and /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
+// /responses/input_tokens, /messages/count_tokens, /images/generations and /images. A request names a preset by the model "@preset/<slug>" or
 // "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
 // slug. A field prompt names it as OpenAI's clients do, and has the values of a template's
 // variables. The preset is merged into the request, which then goes upstream.
 //
-// A request that names no preset goes upstream byte for byte (but see Attribution). One that uses a server tool
+// A request that names no preset goes upstream byte for byte (but see Attribution, and that a request for images
+// without a model gets the default_image_model of its workspace). One that uses a server tool
 // that its workspace has disabled is refused. On any other POST of JSON below the base
 // path, a model that names a preset is refused. Other routes are not searched for server
 // tools (see OtherRoutes).
@@ -94,6 +95,17 @@ type Inference struct {
 	// measured.
 	Usage *Usage `json:"usage,omitempty"`
 
+	// Whether workspaces may log the content of their requests. With it, a workspace whose
+	// is_observability_io_logging_enabled is true writes its requests and their answers to the
+	// logger http.handlers.presets.io, which the default log must exclude. It measures usage,
+	// too. Default: false
+	IOLog bool `json:"io_log,omitempty"`
+
+	// Whether workspaces may have the content of their requests in traces. With it, a workspace
+	// whose is_observability_broadcast_enabled is true has its requests and their answers in
+	// attributes of the span of the tracing handler. It measures usage, too. Default: false
+	Broadcast bool `json:"broadcast,omitempty"`
+
 	resolver *inference.Resolver
 }
 
@@ -158,6 +170,9 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	}
 	if err := i.provisionMemory(); err != nil {
 		return err
+	}
+	if (i.IOLog || i.Broadcast) && i.Usage == nil { // which reads the answers
+		i.Usage = new(Usage)
 	}
 	if i.Usage != nil {
 		if err := i.Usage.provision(); err != nil {

@@ -515,7 +515,7 @@ func TestPresetLimits(t *testing.T) {
 // for the paths that the configuration opens. Other limits count requests there, but for reads.
 func TestLimitsOfOtherRoutes(t *testing.T) {
 	s := start(t, inferring(limitsUsage, "limited_paths /v1/embeddings"))
-	const open, closed = "/v1/embeddings", "/v1/images/generations"
+	const open, closed = "/v1/embeddings", "/v1/images/edits"
 	spending := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, "")
 	s.as(spending, closed, `{"model":"m"}`).want(t, 403, "a limit of costs or tokens")
 	s.do("GET", "/v1/files", "", bearer(spending.secret)).want(t, 403, "a limit of costs or tokens")
@@ -537,6 +537,62 @@ func TestLimitsOfOtherRoutes(t *testing.T) {
 	}) {
 		t.Error("a body of unknown length does not count")
 	}
+}
+
+// TestLimitsOfImageRoutes holds limits of keys, presets and workspaces on the routes for images. An answer without usage counts
+// as its estimate at least, and an error is free.
+func TestLimitsOfImageRoutes(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	const silent, body = `{"created":1,"data":[{"url":"https://images.test/1.png"}]}`, `{"model":"priced/m","prompt":"a"}`
+	const unpriced = `{"model":"m","prompt":"a"}` // so what the gateway tells counts
+	openRouter, openAI := `{"data":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10,"cost":0.75}}`, `{"data":[],"usage":{"input_tokens":7,"output_tokens":3,"total_tokens":10}}`
+	tokens := func(n int64) domain.KeyLimits { return domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: n}} }
+	for _, path := range []string{generationsPath, imagesPath} {
+		for _, tc := range []struct {
+			name, answer string
+			limits       domain.KeyLimits
+			passing      int
+			status       int
+			message      string
+		}{
+			{"requests", openAI, domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 2}}, 2, 429, "Rate limit exceeded: 2 requests per minute"},
+			{"cost of the gateway", openRouter, domain.KeyLimits{Limit: new(1.5), LimitReset: domain.Monthly}, 2, 403, "Key limit exceeded (monthly limit)"},
+			{"cost of prices", openAI, domain.KeyLimits{Limit: new(20.0)}, 2, 403, "Key limit exceeded (total limit)"},
+			{"tokens", openAI, tokens(20), 2, 429, "Rate limit exceeded: 20 tokens per day"},
+			{"unknown tokens", silent, tokens(32_768), 1, 429, "Rate limit exceeded: 32768 tokens per day"},
+			{"unknown cost", silent, domain.KeyLimits{Limit: new(32_768.0)}, 1, 403, "Key limit exceeded (total limit)"},
+		} {
+			s.upstream.answers(replyWith(400, "application/json", `{"error":{"message":"no"}}`))
+			k, body := s.limitedKey(tc.limits, ""), body
+			if tc.answer == openRouter {
+				body = unpriced
+			}
+			if tc.name != "requests" {
+				s.as(k, path, body).want(t, 400)
+			}
+			s.upstream.answers(replyWith(200, "application/json", tc.answer))
+			for range tc.passing {
+				s.as(k, path, body).want(t, 200)
+			}
+			s.upstream.taken()
+			got := s.as(k, path, body)
+			got.want(t, tc.status, `{"error":{"code":`, tc.message)
+			if s.upstream.none(t); t.Failed() {
+				t.Fatalf("%s, %s: got %s", path, tc.name, got.body)
+			}
+		}
+	}
+
+	s.preset("poster", `{"model":"priced/m"}`)
+	s.manage("PATCH", "/v1/presets/poster", `{"limits":{"requests_per_minute":1}}`).want(t, 200)
+	s.ask(imagesPath, `{"model":"@preset/poster","prompt":"a"}`).want(t, 200)
+	s.ask(generationsPath, `{"model":"@preset/poster","prompt":"a"}`).want(t, 429, "1 requests per minute")
+	s.upstream.answers(replyWith(200, "application/json", openRouter))
+	s.manage("POST", "/v1/workspaces", `{"name":"other","slug":"other"}`).want(t, 201)
+	other := s.limitedKey(domain.KeyLimits{}, "other")
+	s.manage("PUT", "/v1/workspaces/other/budgets/daily", `{"limit_usd":0.75}`).want(t, 200)
+	s.as(other, imagesPath, unpriced).want(t, 200)
+	s.as(other, generationsPath, unpriced).want(t, 403, "Workspace daily budget of $0.75 exceeded", `"scope":"workspace"`)
 }
 
 // TestWorkspaceLimitsOfOtherRoutes closes routes whose use is not measured to the keys of a workspace with a budget or a limit of

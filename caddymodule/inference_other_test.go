@@ -19,7 +19,7 @@ import (
 )
 
 var otherPaths = []string{
-	"/v1/embeddings", "/v1/completions", "/v1/images/generations", "/v1/audio/speech", "/v1/moderations", "/v1/rerank", "/v1/responses/compact/x",
+	"/v1/embeddings", "/v1/completions", "/v1/images/edits", "/v1/audio/speech", "/v1/moderations", "/v1/rerank", "/v1/responses/compact/x",
 	"/v1/messages/batches", "/v1/chat/completions/x", "/v1//embeddings/", "/v1/x",
 }
 
@@ -29,7 +29,7 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	tier.NoRace(t)
 	s := start(t, inferring("max_body_size 100KB"))
 	s.preset("writer", writer)
-	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, /v1/messages and /v1/messages/count_tokens"
+	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, /v1/messages, /v1/messages/count_tokens, /v1/images/generations and /v1/images"
 	long := strings.Repeat("x", 90_000)
 	for _, mode := range []string{"required", "everywhere", "optional", "off"} {
 		s.reload(inferring("max_body_size 100KB", "keys "+mode))

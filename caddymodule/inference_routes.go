@@ -22,7 +22,8 @@ type inferenceRoute struct {
 // inferenceRoutes are all of them. Clients budget a prompt with the routes that count
 // tokens, and shorten a conversation with responses/compact, so presets are resolved there, too.
 // Those routes take fewer fields, and gateways refuse all others. takes lists the settings that
-// Anthropic's and OpenAI's clients can send there, and that Codex sends to responses/compact.
+// Anthropic's and OpenAI's clients can send there, and that Codex sends to responses/compact. Of the routes for
+// images, one is OpenAI's and one is OpenRouter's, and each takes what its clients have types for.
 var inferenceRoutes = []inferenceRoute{
 	{"chat/completions", "inference_chat", domain.Chat, envelope.NewAPI, nil, false},
 	{"responses", "inference_responses", domain.Responses, envelope.NewResponses, nil, false},
@@ -36,6 +37,13 @@ var inferenceRoutes = []inferenceRoute{
 	{"messages/count_tokens", "inference_messages_count", domain.Messages, envelope.NewMessages, []string{
 		"tools", "tool_choice", "thinking", "output_config", "context_management", "speed", "cache_control",
 	}, true},
+	{"images/generations", "inference_images_generations", domain.Images, envelope.NewAPI, []string{
+		"background", "complexity", "frame_count", "frame_duration_ms", "moderation", "n", "output_compression", "output_format",
+		"partial_images", "quality", "response_format", "size", "style",
+	}, false},
+	{"images", "inference_images", domain.Images, envelope.NewAPI, []string{
+		"aspect_ratio", "background", "n", "output_compression", "output_format", "provider", "quality", "resolution", "seed", "size",
+	}, false},
 }
 
 // otherRoute labels refusals on the routes on which no preset is resolved.

@@ -12,14 +12,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // Usage measures what inference requests use: tokens, cost and time. It reads the answers of
-// POSTs to /chat/completions, /responses and /messages while they pass. Clients get every byte,
+// POSTs to /chat/completions, /responses, /messages, /images/generations and /images while they pass. Clients get every byte,
 // in the same writes and at the same time. With StreamUsage "add" they do not get the added
 // chunk, and other bytes may wait for it. Metrics, placeholders and the span of the tracing
 // handler tell the result.
@@ -148,6 +150,9 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	}
 	begun, ended := time.Now(), false
 	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, c.measured != nil, func(status int) { c.showHandle(status, begun) })
+	if c.logged != nil {
+		t.Content(c.logged.Answer(c.route.dialect))
+	}
 	defer func() { // reverse_proxy panics where an answer breaks off
 		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
@@ -156,6 +161,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 			used.Status = refusedStatus(err)
 		}
 		c.recordUsage(used, home)
+		c.logged.End(trace.SpanFromContext(c.r.Context()), used)
 	}()
 	err = next.ServeHTTP(t, c.r)
 	if ended = true; t.Status() == 0 {
@@ -259,4 +265,16 @@ func (c *inferenceCall) rememberSession(used *usage.Request) {
 		c.requested = usage.NewRequestID()
 	}
 	c.h.shared.usage.Sessions.Add(c.session, usage.Answered{ID: c.requested, Key: used.Key(), Start: used.Start})
+}
+
+// logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what was sent.
+func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
+	c.logged = c.h.content.Begin(c.r, c.header, iolog.Request{
+		Who: c.who, Session: c.session, ID: c.requestID, IsMuted: c.dryRun || c.route.counts, Memory: c.held.Limit,
+		Resolver: c.h.Inference.resolver, Service: c.h.service,
+	})
+	if resolution.Rewritten {
+		c.logged.AddSent(text)
+	}
+	c.logged.AddRequest(resolution.Body)
 }

@@ -57,13 +57,14 @@ var pathParameters = map[string]string{"models": "model"}
 
 // errorSchemas are the schemas of the errors of each inference API.
 var errorSchemas = map[domain.Dialect]string{
-	domain.Chat: "Error", domain.Responses: "ResponsesError", domain.Messages: "MessagesError",
+	domain.Chat: "Error", domain.Responses: "ResponsesError", domain.Messages: "MessagesError", domain.Images: "Error",
 }
 
 // gatewayRequests are the schemas of each inference API's requests. Mostly the gateway
 // checks their members, not we.
 var gatewayRequests = map[domain.Dialect]string{
 	domain.Chat: "GatewayChatRequest", domain.Responses: "GatewayResponsesRequest", domain.Messages: "GatewayMessagesRequest",
+	domain.Images: "GatewayImagesRequest",
 }
 
 // newOpenAPI generates an OpenAPI document, in YAML, from the route tables, the schema files,

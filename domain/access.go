@@ -42,6 +42,7 @@ const (
 	InferenceKey         = access.InferenceKey
 	ProtectedLabels      = access.ProtectedLabels
 	IssueKeys            = access.IssueKeys
+	SkipLogging          = access.SkipLogging
 	MaxScopePresets      = access.MaxScopePresets
 	MaxScopeModels       = access.MaxScopeModels
 	MaxKeyText           = access.MaxKeyText

@@ -16,11 +16,12 @@ import (
 // Dialect is an inference API: which field names a request uses.
 type Dialect string
 
-// The three dialects are the last part of their routes' paths.
+// The dialects are the last part of their routes' paths. Requests alone have Images: no version is captured in it.
 const (
 	Responses Dialect = "responses"
 	Chat      Dialect = "chat/completions"
 	Messages  Dialect = "messages"
+	Images    Dialect = "images"
 )
 
 // publicChat is Chat as clients see it in versions.
@@ -42,7 +43,7 @@ func (d *Dialect) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Valid reports whether d is one of the three.
+// Valid reports whether versions are captured in d.
 func (d Dialect) Valid() bool { return d == Responses || d == Chat || d == Messages }
 
 // Capture is the part of an inference request that a preset keeps.

@@ -88,7 +88,7 @@ func issuedKey(r Reader, id string) (Key, error) {
 // use in the background. An unknown, revoked or expired secret gives ErrCredentials, the
 // same Unauthenticated error. Unknown secrets take the same steps whatever they look like.
 func (s *Service) Authenticate(ctx context.Context, hash KeyHash) (Principal, error) {
-	k, err := s.keyOf(ctx, hash)
+	k, err := s.KeyOf(ctx, hash)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Principal{}, ErrCredentials
@@ -123,9 +123,9 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	return k.Principal(hash), nil
 }
 
-// keyOf returns the issued key whose secret has a hash, from the cache if that is
+// KeyOf returns the issued key whose secret has a hash, from the cache if that is
 // current. It returns ErrNotFound if there is none.
-func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
+func (s *Service) KeyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.keys.Get(hash, stamp); ok {
 		return k, nil
@@ -175,7 +175,7 @@ func (s *Service) recordUse(k Key, hash KeyHash, at time.Time) {
 			return tx.PutKey(k)
 		})
 		// Cache the changed key: the next request must not need the store for it.
-		_, _ = s.keyOf(ctx, hash)
+		_, _ = s.KeyOf(ctx, hash)
 	}()
 }
 

@@ -99,12 +99,13 @@ func TestKnownFields(t *testing.T) {
 		"chat/completions": "fallbacks include_reasoning preset prompt prompt_id prompt_variables prompt_version route structured_outputs transforms usage",
 		"responses":        "client_metadata fallbacks preset prompt_id prompt_variables prompt_version route",
 		"messages":         "preset prompt prompt_id prompt_variables prompt_version route",
+		"images":           "preset",
 	}
-	for _, dialect := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages} {
+	for _, dialect := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages, domain.Images} {
 		known := policy.KnownFields(dialect)
 		for name, clients := range listed[string(dialect)] {
 			if !slices.Contains(known, name) {
-				t.Errorf("%s: %s has the field %s. Add it to domain/inference/dialects/fields.json with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)
+				t.Errorf("%s: %s has the field %s. Add it to fields.json or images.json of domain/inference/dialects with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)
 			}
 		}
 		for _, name := range known {

@@ -59,13 +59,16 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// TestPromptsJavaScript runs the official OpenAI client for JavaScript with prompts.
+// TestPromptsJavaScript runs the official OpenAI client for JavaScript with prompts, and with presets for images.
 func TestPromptsJavaScript(t *testing.T) {
 	t.Parallel()
 	node := servertest.Node(t, "openai", "openai", "openai", "zod")
 	behind := newService(t, "openai")
 	s := startWith(t, "inference", behind.directives())
 	s.makePrompts(t)
+	s.manage(t, http.MethodPost, "/v1/presets/poster/chat/completions",
+		`{"model": "gpt-image-2", "temperature": 1, "image_config": {"size": "1024x1024", "quality": "low", "aspect_ratio": "1:1"}}`)
+	s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"default_image_model": "gpt-image-1-mini"}`)
 	// The client's own variables name the server, so the script is as it was for OpenAI.
 	out, errs, err := try(t, "openai", []string{
 		"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey,

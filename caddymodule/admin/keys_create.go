@@ -116,6 +116,7 @@ An inference key can be limited to presets and to models: --preset, --preset-req
 --rpd, --tpd and --concurrent, which need no --kind. A management key can be limited to its workspace:
 --only-workspace. It changes protected labels and presets only with --may protected-labels,
 and issues inference keys by the API only with --may issue-keys.
+Requests of an inference key with --may skip-logging may ask not to be logged.
 
 With --like, what is not given is as with another key: its kind, workspace, limits and rights.
 Its name, user and lifetime are not taken.`,
@@ -153,7 +154,7 @@ Its name, user and lifetime are not taken.`,
 		flags.Int64Var(option.value, option.name, 0, option.usage+"; default: any number")
 	}
 	flags.BoolVar(&in.OnlyWorkspace, "only-workspace", false, "Let the management key see and manage its workspace alone")
-	flags.StringArrayVar(&options.may, "may", nil, "A right of the management key: protected-labels or issue-keys; may be repeated")
+	flags.StringArrayVar(&options.may, "may", nil, "A right: protected-labels or issue-keys of a management key, skip-logging of an inference key; may be repeated")
 	return create
 }
 

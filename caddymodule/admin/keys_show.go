@@ -49,6 +49,9 @@ func (k issuedKey) permissions(names int) (parts []string) {
 	if k.PresetRequired {
 		add("every request names a preset")
 	}
+	if slices.Contains(k.Rights, domain.SkipLogging) {
+		add("may skip logging")
+	}
 	if k.Models != nil {
 		add("names models %s only", some(k.Models, names))
 	}

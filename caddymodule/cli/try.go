@@ -35,22 +35,29 @@ type trial struct {
 	input   string
 	values  []string // name=value
 	send    bool
+	replay  string // a file of the log of content
+	limit   int
 }
 
 func tryCommand() *cobra.Command {
 	var t trial
 	try := &cobra.Command{
-		Use:   "try <slug> [--send] [--input <text>] [--var <name>=<value>] [--version <number or label>] [--json]",
+		Use:   "try <slug> [--send] [--input <text>] [--var <name>=<value>] [--replay <file>] [--version <number or label>] [--json]",
 		Short: "Shows the request that a preset makes, or sends it",
 		Long: `
 Shows what the gateway would get from a request that names the preset, and where each field comes
 from. With --send the gateway gets it, and the answer is printed as it comes. The usage and the
 time follow on standard error.
 
+With --replay the gateway gets requests of the log of content again, as their clients sent them,
+but for the version that --version names. Both answers are printed side by side, with their tokens,
+cost and time. Lines of other presets are left out, and those with images or cut requests.
+
 The command takes an inference key, and works in the workspace of this key.`,
 		Example: `  $ caddy presets try email-copywriter --input "Our shop opens on Monday"
   $ git diff | caddy presets try reviewer --send
-  $ caddy presets try tour-guide --var city=Rome --version staging --send`,
+  $ caddy presets try tour-guide --var city=Rome --version staging --send
+  $ caddy presets try reviewer --replay presets-io.log --limit 20 --version 15`,
 		Args: cobra.ExactArgs(1),
 		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			return t.run(cmd, a, args[0])
@@ -63,11 +70,18 @@ The command takes an inference key, and works in the workspace of this key.`,
 	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
 	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
 	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
+	flags.StringVar(&t.replay, "replay", "", "Send requests of this file of the log of content again, which may cost money; - is standard input")
+	flags.IntVar(&t.limit, "limit", 1, "How many requests --replay sends at most")
+	try.MarkFlagsMutuallyExclusive("replay", "input")
+	try.MarkFlagsMutuallyExclusive("replay", "var")
 	completeFlag(try, "version", t.complete(labels))
 	return try
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
+	if t.replay != "" {
+		return t.replayFile(cmd, a, slug)
+	}
 	p, _, err := a.preset(cmd.Context(), slug)
 	if err != nil {
 		return err

@@ -43,6 +43,8 @@ type Variable = { element: HTMLElement, kind: HTMLSelectElement, text: HTMLTextA
 type Trial = {
 	turns: { role: string, text: string }[], variables: Record<string, { kind: string, text: string }>,
 	second: string, dialect: string, temperature: string, maxTokens: string, more: string,
+	/** The answer of a line of the log of content that was pasted. */
+	logged?: string,
 }
 /** Template is what a request for a target must and may have: values for variables, and messages. */
 type Template = { names: string[], hasMessages: boolean }

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -403,5 +404,55 @@ func TestLogAfterReload(t *testing.T) {
 	}
 	if !strings.Contains(s.Logs(), `"logger":"http.handlers.presets.storage.etcd"`) {
 		t.Error("the log does not say who says it")
+	}
+}
+
+// TestSwitchesOfWorkspaces switches the log of content on at one node, and gives the workspace a model of images. The
+// other node logs and fills in. Nothing of the content is in the store.
+func TestSwitchesOfWorkspaces(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 2)
+	file := filepath.Join(t.TempDir(), "io.log")
+	s.Options = "log io {\ninclude http.handlers.presets.io\noutput file " + file + " {\nmode 0600\n}\n}"
+	var sites string
+	for i, address := range s.sites {
+		storage := c.address
+		if i == 0 { // other options give another connection, as on another node
+			storage += " {\nrequest_timeout 40s\n}"
+		}
+		sites += s.SiteAt(address, fmt.Sprintf("presets {\nstorage etcd %s\n%s\ninference {\nio_log\n}\n}", storage, caddytest.Standard))
+	}
+	if err := s.Load(sites); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, 0, caddytest.ManagementSecret, "PATCH", "/v1/workspaces/default", `{"is_observability_io_logging_enabled":true,"io_logging_sampling_rate":1,"default_image_model":"acme/draw"}`)
+	const canary = "a-canary-of-the-request"
+	wait.Until(t, "the other node fills in the model and logs the request", func() bool {
+		got := s.want(202, 1, caddytest.InferenceSecret, "POST", "/v1/images/generations", `{"prompt":"`+canary+`"}`)
+		line, _ := os.ReadFile(file)
+		return strings.Contains(got, "acme/draw") && strings.Contains(string(line), `"request":{"model":"acme/draw","prompt":"`+canary+`"}`)
+	})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	stored, err := client.Get(wait.Context(t), "", clientv3.WithPrefix())
+	if err != nil || len(stored.Kvs) == 0 {
+		t.Fatalf("got %d records and %v", len(stored.Kvs), err)
+	}
+	isReadable := false
+	for _, record := range stored.Kvs {
+		isReadable = isReadable || strings.Contains(string(record.Value), "acme/draw")
+		if strings.Contains(string(record.Value), canary) {
+			t.Errorf("the record %s has the content", record.Key)
+		}
+	}
+	if !isReadable {
+		t.Error("no record can be searched")
+	}
+	if strings.Contains(s.Logs(), canary) {
+		t.Error("another log has the content")
 	}
 }

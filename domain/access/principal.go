@@ -92,8 +92,8 @@ func (p Principal) CheckManagement() error {
 	return nil
 }
 
-// Right is a permission that a management key has only if it was issued with it. Keys of
-// the configuration have all rights.
+// Right is a permission that a key has only if it was issued with it. Keys of the configuration
+// have all rights. Each is for keys of one kind.
 type Right string
 
 // The rights.
@@ -104,9 +104,11 @@ const (
 	// IssueKeys is the right to see, issue, change and end inference keys of the workspaces that
 	// the key reaches.
 	IssueKeys Right = "issue-keys"
+	// SkipLogging is the right of an inference key to send requests whose content is not logged.
+	SkipLogging Right = "skip-logging"
 )
 
-// rights are all rights that exist.
+// rights are all that a management key may have. An inference key may have SkipLogging.
 var rights = []Right{ProtectedLabels, IssueKeys}
 
 // Scope has what an issued key reaches, and its rights. The zero Scope limits nothing and
@@ -122,7 +124,7 @@ type Scope struct {
 	Models []string `json:"models,omitempty"`
 	// OnlyWorkspace hides all workspaces but its own from a management key.
 	OnlyWorkspace bool `json:"only_workspace,omitzero"`
-	// Rights are those of a management key.
+	// Rights are those of a management key, or SkipLogging.
 	Rights []Right `json:"may,omitempty"`
 }
 
@@ -145,8 +147,13 @@ func (s Scope) Check(kind KeyKind) (issues []Issue) {
 	})...)
 	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, modelpattern.Check)...)
 	issues = append(issues, checkList("/may", s.Rights, len(rights), func(right Right) error {
-		if !slices.Contains(rights, right) {
-			return fmt.Errorf("must be %s or %s", ProtectedLabels, IssueKeys)
+		switch ofManagement := slices.Contains(rights, right); {
+		case !ofManagement && right != SkipLogging:
+			return fmt.Errorf("must be %s, %s or %s", ProtectedLabels, IssueKeys, SkipLogging)
+		case ofManagement && kind == InferenceKey:
+			return errors.New("is for management keys only")
+		case !ofManagement && kind == ManagementKey:
+			return errors.New("is for inference keys only")
 		}
 		return nil
 	})...)
@@ -159,7 +166,6 @@ func (s Scope) Check(kind KeyKind) (issues []Issue) {
 		{"/preset_required", s.PresetRequired, InferenceKey},
 		{"/models", s.Models != nil, InferenceKey},
 		{"/only_workspace", s.OnlyWorkspace, ManagementKey},
-		{"/may", s.Rights != nil, ManagementKey},
 	} {
 		if limit.given && kind.Valid() && kind != limit.of {
 			issues = append(issues, Issue{Path: limit.path, Message: fmt.Sprintf("is for %s keys only", limit.of)})
@@ -297,6 +303,11 @@ func (p Principal) Rights() []Right {
 	default:
 		return p.Scope.Rights
 	}
+}
+
+// MaySkipLogging reports whether requests of p may ask not to be logged.
+func (p Principal) MaySkipLogging() bool {
+	return p.Kind == InferenceKey && (p.Scope == nil || slices.Contains(p.Scope.Rights, SkipLogging))
 }
 
 // CheckIssueKeys returns a Forbidden error unless p may see and change the inference keys of the

@@ -19,7 +19,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request)
 	isDown := errors.Is(err, domain.ErrUnavailable)
 	switch {
 	case err == nil:
-		m.rules.Disabled = workspace.disabledTools
+		m.workspace, m.rules.Disabled = workspace, workspace.disabledTools
 	case isDown:
 		m.rules.Disabled = servertools.Names
 	case domain.KindOf(err) != domain.NotFound:

@@ -36,6 +36,10 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		return nil, err
 	}
 	s := new(settings)
+	if dialect == domain.Images {
+		s.takeForImages(v, stored, unknown)
+		return s, nil
+	}
 	s.fields, s.dropped = dialects.Translate(stored, v.Dialect, dialect, unknown)
 	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
 		if s.tools, err = splitTools(dialect, tools, len(tools)); err != nil {
@@ -87,9 +91,11 @@ type merger struct {
 type workspaceDefaults struct {
 	id            string
 	textModel     string // empty: none
+	imageModel    string // empty: none
 	providerSort  string // empty: none
 	disabledTools []string
 	limits        domain.WorkspaceLimits
+	logging       *Logging // nil if nothing is logged
 }
 
 // use sets the version that the request names. A request whose model is the version's own names none.
@@ -127,6 +133,7 @@ func (m *merger) merge() error {
 	}
 	for _, field := range m.settings.fields {
 		if !m.rules.TakesField(field.Name) || m.Index(field.Name) >= 0 {
+			m.tellUntaken(field.Name)
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
@@ -162,7 +169,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
 	}
 	switch {
-	case field.Name == "preset", reference.IsPromptField(field.Name): // not for the gateway
+	case field.Name == "preset", reference.IsPromptField(m.rules.Dialect, field.Name): // not for the gateway
 	case m.unknown[field.Name]:
 		if sent { // else it says nothing, so nothing is dropped
 			m.dropped = append(m.dropped, field.Name)
@@ -266,10 +273,14 @@ func (m *merger) ensureModel() error {
 		m.Set("model", first, from)
 		return nil
 	}
-	if m.workspace.textModel == "" {
+	model := m.workspace.textModel
+	if m.asksForImages() {
+		model = m.workspace.modelOfImages(m.rules.Dialect)
+	}
+	if model == "" {
 		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
 	}
-	m.Set("model", rawjson.Quote(m.workspace.textModel), draft.FromWorkspace)
+	m.Set("model", rawjson.Quote(model), draft.FromWorkspace)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -17,7 +18,7 @@ func (m *merger) contribution(name string, ours jsontext.Value) jsontext.Value {
 	switch {
 	case name == "reasoning" || name == "reasoning_effort":
 		return m.contributedReasoning(name, ours)
-	case m.isOverridden(name):
+	case m.isOverridden(name), m.rules.Dialect == domain.Images && dialects.SaysSizeAgain(name, ours, m.sentSetting):
 		return nil
 	}
 	return ours

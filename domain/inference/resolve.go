@@ -112,7 +112,8 @@ type Resolution struct {
 	// Body goes upstream. It is nil after an error.
 	Body draft.Body
 	// Rewritten tells that Body is not the request's own. That is so for each request that names
-	// a preset, for one without the attribution that it was sent with, and where usage was added.
+	// a preset, for one without the attribution that it was sent with, where usage was added, and for one for
+	// images that has the model of its workspace.
 	Rewritten bool
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
@@ -148,6 +149,8 @@ type Resolution struct {
 	SessionID string
 
 	parts []draft.Part // names and sources alone
+	// filled tells that the model is the workspace's, although no preset is named.
+	filled bool
 }
 
 // Field is a top-level field of what goes upstream. Its Name is cut as rawjson.Names cut it.
@@ -169,7 +172,10 @@ func (r Resolution) Fields() ([]Field, error) {
 				return nil, reference.ErrTooManyFields
 			}
 			from := draft.FromRequest
-			if r.StreamUsageAdded && field.Name == streamOptions {
+			switch {
+			case r.filled && field.Name == "model":
+				from = draft.FromWorkspace
+			case r.StreamUsageAdded && field.Name == streamOptions:
 				from = draft.FromServer
 			}
 			fields = append(fields, Field{field.Name, from})
@@ -183,7 +189,7 @@ func (r Resolution) Fields() ([]Field, error) {
 
 // Resolve applies the preset that an inference request names. The preset is in the workspace of who, and
 // the zero Principal acts in the default one. The body of a request that names no preset is returned
-// unchanged, even if it is not JSON, but for Config.DropAttribution.
+// unchanged, even if it is not JSON, but for Config.DropAttribution and a missing model of images.
 //
 // A session, else a key, always gets the same version of a split. The session id of the body comes before
 // that of the header.
@@ -199,6 +205,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	m := &merger{unknown: r.unknown, isMeasured: sent.Measured, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
+	m.request.Dialect = sent.Dialect
 	m.request.Read(sent.Body)
 	request := &m.request
 	out := Resolution{SessionID: reference.UsableSession(request.SessionID)}
@@ -214,6 +221,10 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		}
 		if asking := m.withStreamUsage(sent.Body); asking != nil {
 			out.Body, out.Rewritten, out.StreamUsageAdded = asking, true, true
+		}
+		if err := m.fillImageModel(&out, sent); err != nil {
+			out.Body = nil
+			return out, err
 		}
 		if r.config.TellModel {
 			out.Model = modelOf(m.sent)
@@ -332,9 +343,12 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	if err != nil {
 		return nil, false, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
+	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), imageModel: domain.ValueOr(w.DefaultImageModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
 	defaults.limits = domain.WorkspaceLimits{ID: w.ID, Limits: w.Limits, Budgets: w.Budgets}
-	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
+	cost := minEntryCost + len(defaults.textModel) + len(defaults.imageModel) + len(defaults.providerSort)
+	var loggingCost int
+	defaults.logging, loggingCost = newLogging(&w)
+	cost += loggingCost
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
 		for _, tool := range defaults.disabledTools {

@@ -202,6 +202,9 @@ func askedOf(d domain.Dialect, field func(name string) jsontext.Value) Asked {
 			asked.Models = append(asked.Models, modelName(model))
 		}
 	}
+	if svg := rawjson.Get(field("svg"), "model"); d == domain.Images && svg != nil { // draws beside the other
+		asked.Models = append(asked.Models, modelName(svg))
+	}
 	if asked.Models == nil {
 		asked.Models = unknownAsked.Models
 	}

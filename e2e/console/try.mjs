@@ -230,3 +230,22 @@ scenario("what a policy changed is shown", { key: managementKey }, async ({ page
   await page.getByRole("button", { name: "Show what goes up" }).click();
   await shows(page.getByRole("alert"), /temperature/);
 });
+
+scenario("a line of the log of content fills the form", { key: managementKey }, async ({ page }) => {
+  await makePreset("try-logged");
+  await go(page, at("try-logged", "try"));
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  const line = {
+    request_id: "x", dialect: "chat", sent: { model: "@preset/try-logged", temperature: 0.5, seed: 7, messages: [{ role: "user", content: "Of yesterday" }] },
+    answer: [{ role: "assistant", parts: [{ type: "text", content: "An answer of the log" }], finish_reason: "stop" }],
+  };
+  await page.getByRole("textbox", { name: "Text 1" }).evaluate((element, text) => {
+    const clipboardData = new globalThis.DataTransfer();
+    clipboardData.setData("text", text);
+    element.dispatchEvent(new globalThis.ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+  }, JSON.stringify(line));
+  await eventually(async () => assert.equal(await page.getByRole("textbox", { name: "Text 1" }).inputValue(), "Of yesterday"));
+  await shows(page.getByRole("region", { name: "Answer of the log" }), /An answer of the log/);
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  await shows(page.getByRole("table", { name: /fields/i }).getByRole("row").filter({ hasText: "seed" }), /7/);
+});

@@ -25,8 +25,10 @@ scenario("a workspace is created, changed and deleted", { key: managementKey }, 
   await row.getByRole("button", { name: /^(Edit|Change)/ }).click();
   dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: /text model/i }).fill("acme/default");
+  await dialog.getByRole("textbox", { name: /image model/i }).fill("acme/draw");
   await dialog.getByRole("button", { name: /Save|Change/ }).click();
   await eventually(async () => assert.equal((await workspace("team-c")).default_text_model, "acme/default"));
+  assert.equal((await workspace("team-c")).default_image_model, "acme/draw");
 
   await makePreset("in-c", { workspace: "team-c" });
   await row.getByRole("button", { name: /^Delete/ }).click();

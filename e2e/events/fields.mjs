@@ -16,6 +16,8 @@ const requests = [
   ["messages", "@anthropic-ai/sdk", "MessageCreateParamsBase", anthropic("beta/messages/messages")],
   ["messages", "@anthropic-ai/sdk", "MessageCountTokensParams", anthropic("beta/messages/messages")],
   ["messages", "@openrouter/sdk", "MessagesRequest", openrouter("MessagesRequest")],
+  ["images", "openai", "ImageGenerateParamsBase", openai("images")],
+  ["images", "@openrouter/sdk", "ImageGenerationRequest", openrouter("ImageGenerationRequest")],
 ];
 const { checker, exported } = readTypes(requests.map((request) => request[3]));
 

@@ -1,4 +1,4 @@
-// Runs the official OpenAI client with prompts, as for OpenAI's own. The environment names
+// Runs the official OpenAI client with prompts, as for OpenAI's own, and with presets for images. The environment names
 // the server. Prints one line per check; exits with 1 on a failure.
 //
 // prompts_test.go starts the servers, stores the presets and sets the environment.
@@ -131,6 +131,22 @@ await check("chat.completions.create with a prompt", async () => {
   });
 });
 
+for (const [name, model, want, preset, dropped] of [
+  ["a preset", "@preset/poster", { model: "gpt-image-2", size: "1024x1024", quality: "low" }, "poster@1", "temperature, aspect_ratio"],
+  ["the workspace's model", undefined, { model: "gpt-image-1-mini" }, null, null],
+]) {
+  await check(`images.generate with ${name}`, async () => {
+    const own = { prompt: `A sight of ${city}.`, background: "opaque" };
+    const { data, response } = await client.images.generate({ ...own, model }).withResponse();
+    assert.match(data.data[0].b64_json, /^iVBORw0KGgo/);
+    assert.equal(data.usage.total_tokens, 80);
+    assert.deepEqual([response.headers.get("x-preset"), response.headers.get("x-preset-dropped")], [preset, dropped]);
+    const { uri, body } = await upstream();
+    assert.equal(uri, "/v1/images/generations");
+    assert.deepEqual(body, { ...own, ...want });
+  });
+}
+
 // Errors
 
 const before = await count();
@@ -156,6 +172,12 @@ for (const [name, prompt, type, status, cause, message] of [
     });
   }
 }
+
+await check("images.generate with an unknown preset: NotFoundError", async () => {
+  const err = await failure(() => client.images.generate({ model: "@preset/nobody", prompt: "A sight." }));
+  assert.ok(err instanceof OpenAI.NotFoundError, `got ${err.name}: ${err.message}`);
+  assert.match(err.message, /Preset not found: @preset\/nobody/);
+});
 
 await check("nothing of the refused requests reached the service", async () => {
   assert.equal(await count(), before);

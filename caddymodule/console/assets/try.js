@@ -9,6 +9,7 @@ import { targetChoices } from './choices.js'
 import { warning, visible } from './invisible.js'
 import { format, lineOf, parseAs, raw } from './json.js'
 import { keep, kept } from './kept.js'
+import { trialOf } from './logged.js'
 import { navigations } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { errorBox, readUntilDone } from './states.js'
@@ -80,7 +81,7 @@ function tryBody(context, preset, select) {
 		const hasText = [temperature, maxTokens, more, ...turns.map(({ text }) => text)].some(({ value }) => value !== '') || values.some(([, { kind, text }]) => kind !== 'text' || text !== '')
 		const isKept = keep(id, hasText ? {
 			turns: turns.map(({ role, text }) => ({ role: role.value, text: text.value })), variables: Object.fromEntries(values),
-			second: second.value, dialect: dialects.value, temperature: temperature.value, maxTokens: maxTokens.value, more: more.value,
+			second: second.value, dialect: dialects.value, temperature: temperature.value, maxTokens: maxTokens.value, more: more.value, logged: typed.logged,
 		} : undefined)
 		context.setGuard(() => !isKept)
 		clear.disabled = !hasText
@@ -95,6 +96,16 @@ function tryBody(context, preset, select) {
 			show()
 		} })
 	}, { class: 'small', disabled: Object.keys(typed).length === 0, 'data-key': 'clear' })
+	/** Takes a line of the log of content, in place of what is typed. @param {ClipboardEvent} event */
+	const paste = (event) => {
+		const trial = trialOf(event.clipboardData?.getData('text') ?? '')
+		if (trial && keep(id, { ...trial, second: second.value })) {
+			event.preventDefault()
+			session.setInferenceKey(key.value.trim() || session.inferenceKey())
+			navigations.dispatchEvent(new Event('navigate'))
+			say('The request of the log is in the form. Send asks the chosen version.')
+		}
+	}
 	/** Shows a field for each variable. It throws a Failure. */
 	const showVariables = async () => {
 		const refs = refsOf(), asked = preset
@@ -158,7 +169,7 @@ function tryBody(context, preset, select) {
 		return isRight && !parsed.problem ? `{${members.join(',')}}` : undefined
 	}
 
-	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up sends nothing: it shows the merged request.'))
+	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up sends nothing: it shows the merged request. A line of the log of content can be pasted into the form.'))
 	let sending = new AbortController()
 	context.signal.addEventListener('abort', () => sending.abort())
 	const send = submit('Send')
@@ -216,7 +227,7 @@ function tryBody(context, preset, select) {
 	}
 	return {
 		element: h('div', { class: 'columns trying' },
-			form({ class: 'panel', oninput: store }, () => run(showAnswer),
+			form({ class: 'panel', oninput: store, onpaste: paste }, () => run(showAnswer),
 				h('h2', null, 'Request'),
 				h('div', { class: 'columns even' }, field('Version or label', first), field('Side by side with', second)),
 				fieldset,
@@ -225,7 +236,8 @@ function tryBody(context, preset, select) {
 				field('More parameters', more, 'JSON, such as {"seed": 7}. They replace the preset’s settings.'),
 				field('Inference key', key, 'A key of the preset’s workspace. It is kept in this tab until Lock.'),
 				h('p', { class: 'actions' }, send, stop, button('Show what goes up', () => run(showRequest)))),
-			h('section', { 'aria-label': 'Answers' }, h('h2', null, 'Answer'), output)),
+			h('section', { 'aria-label': 'Answers' }, h('h2', null, 'Answer'), output,
+				typed.logged && h('section', { 'aria-label': 'Answer of the log' }, h('h3', null, 'Answer of the log'), h('pre', { class: 'answer', dir: 'auto' }, visible(typed.logged))))),
 		update: (next) => {
 			preset = next
 			look()

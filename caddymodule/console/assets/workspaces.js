@@ -49,21 +49,22 @@ function settingsForm(workspace) {
 	const input = (value, maxlength = 200) => textInput({ value: value ?? '', maxlength })
 	const slug = input(workspace.slug, 50), name = input(workspace.name, 100)
 	const description = h('textarea', { value: workspace.description ?? '', rows: 3, maxlength: 500, dir: 'auto' })
-	const model = input(workspace.default_text_model)
+	const model = input(workspace.default_text_model), imageModel = input(workspace.default_image_model)
 	const sort = choice(['', 'price', 'throughput', 'latency', 'exacto'].map((value) => ({ value, text: value || 'none' })), workspace.default_provider_sort ?? '')
 	const tools = h('textarea', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, class: 'mono', spellcheck: 'false' })
 	slug.disabled = workspace.slug === 'default'
 	/** @type {Record<string, Control>} */
-	const controls = { slug, name, description, default_text_model: model, default_provider_sort: sort, disabled_server_tools: tools }
+	const controls = { slug, name, description, default_text_model: model, default_image_model: imageModel, default_provider_sort: sort, disabled_server_tools: tools }
 	return {
 		elements: [
 			field('Slug', slug, 'Lower-case letters, digits and hyphens.'), field('Name', name), field('Description', description),
 			field('Default text model', model, 'For requests that name no model, and whose preset names none.'),
+			field('Default image model', imageModel, 'For requests for images that name no model.'),
 			field('Provider sort', sort), field('Disabled server tools', tools, 'One name in each line, such as openrouter:web_search.'),
 		],
 		values: () => ({
 			...(slug.disabled ? {} : { slug: slug.value.trim() }), name: name.value.trim(), description: description.value.trim() || null,
-			default_text_model: model.value.trim() || null, default_provider_sort: sort.value || null,
+			default_text_model: model.value.trim() || null, default_image_model: imageModel.value.trim() || null, default_provider_sort: sort.value || null,
 			disabled_server_tools: tools.value.trim() ? tools.value.trim().split(/[\s,]+/) : null,
 		}),
 		controls,

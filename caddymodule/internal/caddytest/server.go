@@ -80,6 +80,7 @@ type Server struct {
 	AdminAddress string
 	Folder       string // the folder of its store
 	LogFile      string
+	Options      string           // more global options
 	Upstream     *httptest.Server // answers 202 to everything
 }
 
@@ -154,7 +155,7 @@ func (s *Server) LoadJSON(config []byte) error {
 
 // Adapt returns the JSON of a Caddyfile of sites, with the server's global options.
 func (s *Server) Adapt(sites string) ([]byte, error) {
-	return Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.AdminAddress, s.LogFile, sites))
+	return Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n%s\n}\n%s", s.AdminAddress, s.LogFile, s.Options, sites))
 }
 
 // descriptors returns this process's number of descriptors of a listening Unix socket, or

@@ -65,6 +65,17 @@ func Text(into *string, what string) Reader {
 	}
 }
 
+// Flag returns the reader of a setting that is on where it stands.
+func Flag(into *bool) Reader {
+	return func(d *caddyfile.Dispenser, place string) error {
+		if d.NextArg() {
+			return d.Errf("%s takes no arguments, got %q", place, d.Val())
+		}
+		*into = true
+		return nil
+	}
+}
+
 // Choice is a setting that is one of some words. The first one is its default.
 type Choice struct {
 	Name  string

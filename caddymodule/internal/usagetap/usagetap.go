@@ -24,6 +24,7 @@ type Tap struct {
 	dialect   domain.Dialect
 	hideUsage bool
 	counts    bool
+	content   func(streamed bool) func([]byte)
 	opening   func(status int)             // is called before the answer's header is written
 	reader    *gatewayanswer.Reader        // nil until the answer's header
 	filter    *inference.StreamUsageFilter // nil for answers that pass unchanged
@@ -41,6 +42,10 @@ func New(w http.ResponseWriter, dialect domain.Dialect, hideUsage, countContent 
 		dialect:               dialect, hideUsage: hideUsage, counts: countContent, opening: opening,
 	}
 }
+
+// Content gives the content of the answer to the function that begin returns, without its encoding. It must
+// be called before the answer.
+func (t *Tap) Content(begin func(streamed bool) func([]byte)) { t.content = begin }
 
 // Status returns the status of the response, 0 before its header.
 func (t *Tap) Status() int { return t.status }
@@ -64,6 +69,9 @@ func (t *Tap) open(status int) {
 	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
 	if t.counts {
 		t.reader.CountContent()
+	}
+	if t.content != nil {
+		t.reader.Tee(t.content(t.reader.Streamed()))
 	}
 	if t.hideUsage && status == http.StatusOK && isPlainStream(header) {
 		t.filter = new(inference.StreamUsageFilter)

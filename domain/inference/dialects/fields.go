@@ -68,12 +68,6 @@ var Fields = func() map[string]Field {
 	return fields
 }()
 
-// IsKnown reports whether requests of a dialect have a field of a name.
-func IsKnown(dialect domain.Dialect, name string) bool {
-	f := Fields[name]
-	return (f.Kept|f.Known)&SetOf(dialect) != 0 && f.Form != nil
-}
-
 // UnmarshalText reads the first letters of dialects.
 func (s *Set) UnmarshalText(letters []byte) error {
 	for _, letter := range letters {

@@ -114,9 +114,9 @@ func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 // that is for presets alone.
 func (c *Check) faultOf(f rawjson.Member) string {
 	isNull := f.Value.Kind() == 'n'
-	switch form := dialects.Fields[f.Name].Form; {
+	switch form, isKnown := dialects.FormOf(c.Dialect, f.Name); {
 	case c.opens(f.Name):
-	case !dialects.IsKnown(c.Dialect, f.Name), !c.Request.Found && isForPresets(f.Name) && !isNull:
+	case !isKnown, !c.Request.Found && c.isForPresets(f.Name) && !isNull:
 		return "is not a field that passes"
 	case !isNull && !form.Fits(f.Value):
 		return "must be " + form.Want
@@ -127,8 +127,7 @@ func (c *Check) faultOf(f rawjson.Member) string {
 // KnownFields returns the names of the fields that requests of a dialect may have where a policy, a
 // key's limits or disabled tools apply, sorted.
 func KnownFields(dialect domain.Dialect) []string {
-	names := slices.Sorted(maps.Keys(dialects.Fields))
-	return slices.DeleteFunc(names, func(name string) bool { return !dialects.IsKnown(dialect, name) })
+	return dialects.Names(dialect)
 }
 
 // knownParameters are the parameters of a query that are no fields of a request.

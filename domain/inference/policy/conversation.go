@@ -16,7 +16,9 @@ import (
 
 // isForPresets reports whether a field names a preset or a prompt. A gateway may have prompts of its
 // own.
-func isForPresets(name string) bool { return name == "preset" || reference.IsPromptField(name) }
+func (c *Check) isForPresets(name string) bool {
+	return name == "preset" || reference.IsPromptField(c.Dialect, name)
+}
 
 // LimitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.

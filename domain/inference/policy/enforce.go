@@ -36,7 +36,7 @@ func (c *Check) Enforce() error {
 		}
 	}
 	for _, r := range c.Policy.locks {
-		for _, at := range r.places {
+		for _, at := range c.placesOf(r, "") {
 			c.lock(r, at)
 		}
 	}
@@ -45,12 +45,12 @@ func (c *Check) Enforce() error {
 	}
 	c.limitModels()
 	for _, r := range c.Policy.bounds {
-		for _, at := range r.places {
+		for _, at := range c.placesOf(r, "") {
 			c.bound(r, at)
 		}
 	}
 	for _, r := range c.Policy.drops {
-		for _, at := range r.places {
+		for _, at := range c.placesOf(r, r.name) {
 			if !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)) {
 				c.put(at, nil)
 			}
@@ -62,6 +62,15 @@ func (c *Check) Enforce() error {
 		})
 	}
 	return c.refusal()
+}
+
+// placesOf returns the places of a rule in the request. A rule that drops a field is about whatever has that name,
+// and the others are about settings.
+func (c *Check) placesOf(r *rule, dropped string) []dialects.Place {
+	if c.Dialect == domain.Images {
+		return dialects.ImagePlaces(r.places, dropped)
+	}
+	return r.places
 }
 
 // refusal returns the error for a request that broke the policy, if the policy refuses it.

@@ -16,7 +16,7 @@ import (
 // limitModels leaves out the models of the request that the policy does not allow, with the tools and
 // plugins that name them. The preset's own are allowed.
 func (c *Check) limitModels() {
-	rule, names := "models", []string{"model", "models", "fallbacks", "moderation", "plugins", "tools"}
+	rule, names := "models", []string{"model", "models", "fallbacks", "moderation", "svg", "plugins", "tools"}
 	switch {
 	case c.Policy.limitsModels:
 	case c.Policy.limitsTools:

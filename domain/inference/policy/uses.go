@@ -89,7 +89,7 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 		} else {
 			found = s.named(textUpTo(f.Value, reference.MaxReference))
 		}
-	case "moderation":
+	case "moderation", "svg": // a text has no model
 		found = s.model(rawjson.Get(f.Value, "model")).under("model")
 	case "input", "messages":
 		if mayAddTools(s.Dialect, f.Value) {

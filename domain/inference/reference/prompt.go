@@ -37,11 +37,12 @@ type Prompt struct {
 // noPrompt is that of a request without any of the fields. It never changes.
 var noPrompt = Prompt{Place: "/prompt/variables"}
 
-// IsPromptField reports whether a field is for a Prompt.
-func IsPromptField(name string) bool {
+// IsPromptField reports whether a field of a dialect's requests is for a Prompt. In a request for images, prompt
+// is the text that describes them.
+func IsPromptField(dialect domain.Dialect, name string) bool {
 	switch name {
 	case "prompt", "prompt_id", "prompt_version", "prompt_variables":
-		return true
+		return dialect != domain.Images
 	}
 	return false
 }

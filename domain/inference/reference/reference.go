@@ -65,6 +65,8 @@ var ErrTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(MaxReq
 
 // Request is the part of an inference request that was read.
 type Request struct {
+	// Dialect is set before Read.
+	Dialect domain.Dialect
 	// Fields are the top-level fields in the order in which they were sent.
 	Fields []rawjson.Member
 	// Err is the first error: of the JSON, or of a rule.
@@ -130,12 +132,14 @@ func (q *Request) setError(err error) {
 
 // readField reads a field that may name a preset or a session.
 func (q *Request) readField(field rawjson.Member) {
-	switch field.Name {
-	case "prompt", "prompt_id", "prompt_version", "prompt_variables":
+	if IsPromptField(q.Dialect, field.Name) {
 		if q.Prompt == &noPrompt {
 			q.Prompt = new(Prompt)
 		}
 		q.Prompt.readField(field)
+		return
+	}
+	switch field.Name {
 	case "session_id":
 		q.SessionID, _ = rawjson.Head(field.Value, utf8.UTFMax*maxSessionID) // a cut one is too long
 		if kind := field.Value.Kind(); kind != '"' && kind != 'n' {

@@ -1,7 +1,7 @@
 // Package answer reads what an inference answer says of its usage while the answer passes.
 //
 // A Reader gets the answer's bytes as the upstream sends them, in any pieces. It reads JSON
-// and SSE in the dialects chat, responses and messages. It keeps an event, or a body, without its
+// and SSE in the dialects chat, responses, messages and images. It keeps an event, or a body, without its
 // long strings until that is whole, so its memory does not grow with the texts of the answer. The
 // first of several members of one name counts. Text that is not JSON says nothing.
 package answer
@@ -52,7 +52,7 @@ type Seen struct {
 	// Streamed reports whether the answer is text/event-stream.
 	Streamed bool
 	// Ended reports whether the last event of a stream has passed: [DONE] of a chat, the
-	// completed, incomplete or failed response, message_stop, or an error in place of these.
+	// completed, incomplete or failed response, message_stop, a completed image, or an error in place of these.
 	Ended bool
 	// Content is how many bytes of content have passed, if Reader.CountContent was called: of texts, reasoning, refusals and
 	// tool arguments in the events of a stream, and of the whole body otherwise. What cannot be read counts whole.

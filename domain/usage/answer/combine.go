@@ -35,7 +35,7 @@ func (s *summary) add(d domain.Dialect, event jsontext.Value, k eventKind, now t
 		s.firstContent = now
 	}
 	switch d {
-	case domain.Chat:
+	case domain.Chat, domain.Images:
 		s.setModel(event, nil, false)
 		s.setUsage(d, rawjson.Get(event, "usage"), true)
 	case domain.Responses:

@@ -13,7 +13,7 @@ type eventKind uint8
 const (
 	noKind eventKind = iota
 	otherKind
-	completedKind // response.completed and response.incomplete
+	completedKind // response.completed, response.incomplete and image_generation.completed
 	failedKind    // response.failed
 	errorKind
 	startKind // message_start
@@ -25,7 +25,7 @@ func kindOf(name []byte) eventKind {
 	switch string(name) {
 	case "":
 		return noKind
-	case "response.completed", "response.incomplete":
+	case "response.completed", "response.incomplete", "image_generation.completed":
 		return completedKind
 	case "response.failed":
 		return failedKind
@@ -54,6 +54,8 @@ func endsStream(d domain.Dialect, k eventKind) bool {
 		return k == completedKind || k == failedKind || k == errorKind
 	case domain.Messages:
 		return k == stopKind || k == errorKind
+	case domain.Images:
+		return k == completedKind || k == errorKind
 	}
 	return false
 }

@@ -67,6 +67,11 @@ type figures struct {
 // figuresOf reads a usage that is not null.
 func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
 	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(usage)}
+	if d == domain.Images { // OpenAI counts as in responses, and OpenRouter as in chat
+		if d = domain.Responses; rawjson.Get(usage, "prompt_tokens") != nil {
+			d = domain.Chat
+		}
+	}
 	for i, path := range countPaths[d] {
 		f.counts[i] = countOf(rawjson.At(usage, path...))
 	}

@@ -25,6 +25,7 @@ type Reader struct {
 	counts  bool // content
 	content int
 
+	tee    func([]byte) // gets what is read, nil for none
 	closed bool
 	seen   Seen
 }
@@ -79,6 +80,13 @@ func mediaType(contentType string) string {
 	return media
 }
 
+// Streamed reports whether the answer is text/event-stream.
+func (r *Reader) Streamed() bool { return r.streamed }
+
+// Tee gives sink the bytes of the answer that r reads from now on, without their encoding. sink must not keep
+// them.
+func (r *Reader) Tee(sink func([]byte)) { r.tee = sink }
+
 // NeedsTime reports whether the next Write needs a time: it may have the first content.
 func (r *Reader) NeedsTime() bool { return r.streamed && !r.closed && r.summary.firstContent.IsZero() }
 
@@ -106,6 +114,9 @@ func (r *Reader) Write(p []byte, now time.Time) {
 
 // read reads decoded bytes.
 func (r *Reader) read(p []byte, now time.Time) {
+	if r.tee != nil {
+		r.tee(p)
+	}
 	if r.streamed {
 		r.readLines(p, now)
 		return

@@ -1,0 +1,352 @@
+// Package transcript keeps what a model is asked and what it answers, within bounds and without images, files
+// and keys. A Copy keeps a request. A Reader joins the messages of an answer from its body, or from the
+// events of its stream, in all dialects.
+package transcript
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
+	"github.com/caddy-presets/caddy-presets/domain/sse"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// Message is a message of a model. Its JSON is an output message of OpenTelemetry's conventions for
+// generative AI.
+type Message struct {
+	Role  string `json:"role"`
+	Parts []Part `json:"parts"`
+	// FinishReason is in the words of the answer's API. It is empty if the answer does not say.
+	FinishReason string `json:"finish_reason,omitempty"`
+}
+
+// Part is a part of a message.
+type Part struct {
+	// Type is one of the conventions (text, reasoning, tool_call), or refusal, or the API's own name of
+	// something else, such as a web search.
+	Type string `json:"type"`
+	// Content is a text, a reasoning or a refusal. Of something else it is its JSON.
+	Content string `json:"content,omitempty"`
+	// ID, Name and Arguments are those of a call of a tool. Arguments are JSON: a string if the model
+	// wrote none.
+	ID        string         `json:"id,omitempty"`
+	Name      string         `json:"name,omitempty"`
+	Arguments jsontext.Value `json:"arguments,omitzero"`
+	// Response is what a tool returned, in a message of a request.
+	Response jsontext.Value `json:"response,omitzero"`
+}
+
+// The types of parts.
+const (
+	textType      = "text"
+	reasoningType = "reasoning"
+	refusalType   = "refusal"
+	toolType      = "tool_call"
+)
+
+// Answer is what a Reader has read.
+type Answer struct {
+	// Messages has a message for each choice. It is empty if the answer has none, such as an error.
+	Messages []Message
+	// Cut, Files and Keys are those of a Side.
+	Cut, Files, Keys bool
+}
+
+// Reader joins the messages of one answer. It is not safe for concurrent use.
+type Reader struct {
+	dialect  domain.Dialect
+	streamed bool
+	reserve  func(bytes int) bool
+
+	lines   sse.Reader
+	event   Copy // or the body
+	hasData bool
+
+	choices []*choice
+	size    int // of what is kept, and of what is reserved for it and for event
+	granted int
+	cut     bool
+	files   bool
+}
+
+// choice is a message in the making.
+type choice struct {
+	index  int
+	finish string
+	parts  []*part
+}
+
+// part is a part of one in the making. Those of one key are joined.
+type part struct {
+	key      partKey
+	kind     string
+	id, name string
+	text     strings.Builder // the content, or the arguments
+	isCut    bool            // with slack
+}
+
+// partKey identifies a part by its place in the API's answer, with -1 for what has none.
+type partKey struct {
+	kind       string
+	item, part int
+}
+
+// New returns a Reader of an answer in dialect d, which is a stream of events or a body of JSON. reserve is
+// asked before the Reader takes more memory. If it refuses, the rest of the answer is cut. Nil sets no limit
+// but MaxSide, which bounds the texts of the answer in any case, and one event.
+func New(d domain.Dialect, streamed bool, reserve func(bytes int) bool) *Reader {
+	return &Reader{dialect: d, streamed: streamed, reserve: reserve}
+}
+
+const (
+	// partSize is the memory of a part beside its texts, about.
+	partSize = 128
+	// grant is how much memory is reserved at once.
+	grant = 16 << 10
+)
+
+// grow reports whether n bytes more may be kept.
+func (r *Reader) grow(n int) bool {
+	if r.size+n > MaxSide+slack {
+		return false
+	}
+	r.size += n
+	return r.isGranted()
+}
+
+// isGranted reserves memory for what is kept. Text that grows takes twice its size.
+func (r *Reader) isGranted() bool {
+	for need := 2*r.size + r.event.Size(); need > r.granted; r.granted += grant {
+		if r.reserve != nil && !r.reserve(grant) {
+			return false
+		}
+	}
+	return true
+}
+
+// Write reads the answer's next bytes, without their encoding. It keeps no part of p, and never fails.
+func (r *Reader) Write(p []byte) {
+	if !r.streamed {
+		r.addData(p)
+		return
+	}
+	for r.lines.Feed(p); r.lines.Next(); {
+		switch r.lines.Field {
+		case sse.Data:
+			if r.hasData && r.lines.Begins {
+				r.addData([]byte{'\n'})
+			}
+			r.hasData = true
+			r.addData(r.lines.Value())
+		case sse.End:
+			r.endEvent()
+		}
+	}
+}
+
+// addData reads a piece of the data of an event, or of the body, which may not end yet.
+func (r *Reader) addData(p []byte) {
+	for piece := range slices.Chunk(p, grant) {
+		if !r.isGranted() {
+			r.event.cut = true
+			return
+		}
+		r.event.Add(piece)
+	}
+}
+
+// endEvent reads an event.
+func (r *Reader) endEvent() {
+	if !r.hasData {
+		return
+	}
+	r.add(r.addEvent)
+	r.hasData = false
+	r.event = Copy{text: r.event.text[:0]}
+}
+
+// add reads the data of an event, or the body. Of data that is cut, it reads what there is.
+func (r *Reader) add(read func(jsontext.Value)) {
+	r.event.endRun()
+	data := bytes.TrimSpace(r.event.text)
+	if r.event.cut {
+		data = closeJSON(data)
+	}
+	if rawjson.Check(data) != nil {
+		r.cut = r.cut || r.event.cut
+		return
+	}
+	before := r.size
+	if read(data); r.size == before {
+		return // an event that repeats the answer may be longer than its parts
+	}
+	r.files = r.files || r.event.files
+	if r.event.cut {
+		r.cut = true
+		last := r.choices[len(r.choices)-1]
+		if n := len(last.parts); n > 0 {
+			last.parts[n-1].isCut = true
+		}
+	}
+}
+
+// Close ends the answer. Nothing may be written after it.
+func (r *Reader) Close() Answer {
+	if r.streamed {
+		r.endEvent() // it counts without its empty line
+	} else {
+		r.add(r.addBody)
+	}
+	a := Answer{Cut: r.cut, Files: r.files}
+	slices.SortStableFunc(r.choices, func(a, b *choice) int { return cmp.Compare(a.index, b.index) })
+	rest := MaxSide
+	for _, c := range r.choices {
+		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: masked(c.finish)}
+		for _, p := range c.parts {
+			text, hasKeys := secrets.Mask([]byte(p.text.String()))
+			a.Keys = a.Keys || hasKeys
+			text, isCut := cutText(text, p.isCut, rest)
+			a.Cut, rest = a.Cut || isCut, rest-len(text)
+			m.Parts = append(m.Parts, p.finish(text))
+		}
+		a.Messages = append(a.Messages, m)
+	}
+	return a
+}
+
+// finish returns the part with a text.
+func (p *part) finish(text []byte) Part {
+	out := Part{Type: p.kind, ID: masked(p.id), Name: masked(p.name)}
+	switch {
+	case p.kind != toolType:
+		out.Content = strings.ToValidUTF8(string(text), "\uFFFD")
+	case len(text) == 0:
+	case rawjson.Check(text) == nil:
+		out.Arguments = text
+	default:
+		out.Arguments = rawjson.Quote(strings.ToValidUTF8(string(text), "\uFFFD"))
+	}
+	return out
+}
+
+func masked(text string) string {
+	out, _ := secrets.Mask([]byte(text))
+	return string(out)
+}
+
+// choice returns the message of an index.
+func (r *Reader) choice(index int) *choice {
+	for _, c := range r.choices {
+		if c.index == index {
+			return c
+		}
+	}
+	c := &choice{index: index}
+	if !r.grow(partSize) {
+		r.cut = true
+		return c // which is not kept
+	}
+	r.choices = append(r.choices, c)
+	return c
+}
+
+// part returns the part of a key, which may be new.
+func (r *Reader) part(c *choice, key partKey) *part {
+	for _, p := range slices.Backward(c.parts) {
+		if p.key == key {
+			return p
+		}
+	}
+	p := &part{key: key, kind: key.kind}
+	if !r.grow(partSize) {
+		r.cut = true
+		return p
+	}
+	c.parts = append(c.parts, p)
+	return p
+}
+
+// addText adds a text to the part of a key, which may be new.
+func (r *Reader) addText(c *choice, key partKey, value jsontext.Value) {
+	if value == nil || r.cut {
+		return
+	}
+	text, _ := rawjson.Text(value)
+	r.addPlain(c, key, text)
+}
+
+func (r *Reader) addPlain(c *choice, key partKey, text string) {
+	if text == "" || r.cut {
+		return
+	}
+	p := r.part(c, key)
+	if r.cut {
+		return
+	}
+	room := max(MaxSide+slack-r.size, 0)
+	if !r.grow(len(text)) {
+		r.cut, p.isCut = true, true
+		text = text[:min(room, len(text))]
+		r.size += len(text)
+	}
+	p.text.WriteString(text)
+}
+
+// addCall adds to a call of a tool. Its id and name come once.
+func (r *Reader) addCall(c *choice, item int, id, name, arguments jsontext.Value) {
+	p := r.part(c, partKey{toolType, item, -1})
+	for _, of := range []struct {
+		into *string
+		from jsontext.Value
+	}{{&p.id, id}, {&p.name, name}} {
+		if *of.into == "" {
+			if *of.into, _ = rawjson.Head(of.from, maxName); len(*of.into) > maxName {
+				*of.into = strings.ToValidUTF8((*of.into)[:maxName], "")
+			}
+			r.size += len(*of.into)
+		}
+	}
+	switch arguments.Kind() {
+	case '"':
+		r.addText(c, p.key, arguments)
+	case '{', '[':
+		if len(arguments) > len("{}") { // a stream sends its arguments in pieces, behind an empty object
+			r.addPlain(c, p.key, string(arguments))
+		}
+	}
+}
+
+// maxName bounds the id and the name of a tool's call.
+const maxName = 256
+
+// addOther adds something that only the answer's API has.
+func (r *Reader) addOther(c *choice, item int, value jsontext.Value) {
+	kind, _ := rawjson.Head(rawjson.Get(value, "type"), maxName)
+	if kind == "" || len(kind) > maxName {
+		return
+	}
+	r.addPlain(c, partKey{kind, item, -1}, string(value))
+}
+
+// number returns a member that is a small number, -1 for none.
+func number(object jsontext.Value, name string) int {
+	n, err := strconv.Atoi(string(rawjson.Get(object, name)))
+	if err != nil || n < 0 || n > 1<<20 {
+		return -1
+	}
+	return n
+}
+
+// setFinish sets why a message ended, unless value is no text.
+func (c *choice) setFinish(value jsontext.Value) {
+	if reason, ok := rawjson.Head(value, maxName); ok && len(reason) <= maxName {
+		c.finish = reason
+	}
+}
