@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/actor"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/etag"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/query"
@@ -28,6 +29,7 @@ type parameters struct {
 	idempotencyKey string
 	owner          string // of presets that the request makes or adopts, or empty
 	override       string // the owner of presets that the request changes, or empty
+	actor          string // the person behind the key, or empty
 }
 
 // sessionHeader names the session of a request (specification,
@@ -78,7 +80,10 @@ func (c *call) readParameters() (err error) {
 	if c.given.owner, err = readOnce(c.r.Header, "X-Preset-Owner"); err != nil {
 		return err
 	}
-	c.given.override, err = readOnce(c.r.Header, "X-Preset-Override")
+	if c.given.override, err = readOnce(c.r.Header, "X-Preset-Override"); err != nil {
+		return err
+	}
+	c.given.actor, err = actor.Of(c.r, c.h.ActorHeader)
 	return err
 }
 
@@ -135,7 +140,7 @@ func readOnce(header http.Header, name string) (string, error) {
 func (c *call) write() domain.Write {
 	w := domain.Write{
 		Who: c.who, RequestID: c.requestID(), Condition: c.given.condition,
-		Owner: c.given.owner, Override: c.given.override,
+		Owner: c.given.owner, Override: c.given.override, Actor: c.given.actor,
 	}
 	if c.given.idempotencyKey != "" {
 		w.Idempotency = domain.Idempotency{Key: c.given.idempotencyKey, Request: c.digest()}

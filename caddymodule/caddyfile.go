@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/actor"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -40,6 +41,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		key_api
 //		keep_versions       <count>
 //		auth_failure_limit  <count> [<duration>]|off
+//		actor_header        <name>
 //		inference {
 //			keys            everywhere|required|optional|off
 //			drop_fields     <field>...
@@ -99,6 +101,7 @@ func (h *Handler) subdirectives() map[string]directive.Reader {
 		"key_api":            directive.Flag(&h.KeyAPI),
 		"keep_versions":      h.readKeepVersions,
 		"auth_failure_limit": h.readAuthFailureLimit,
+		"actor_header":       readActorHeader(&h.ActorHeader),
 		"inference":          h.readInference,
 		"metrics":            h.readMetrics,
 		"console":            h.readConsole,
@@ -117,6 +120,18 @@ func readPath(into *string, check func(string) error) directive.Reader {
 			return err
 		}
 		if err := check(*into); err != nil {
+			return d.Errf("%s %v", place, err)
+		}
+		return nil
+	}
+}
+
+func readActorHeader(into *string) directive.Reader {
+	return func(d *caddyfile.Dispenser, place string) (err error) {
+		if *into, err = directive.OnlyArg(d, place, "a header"); err != nil {
+			return err
+		}
+		if err := actor.CheckHeader(*into); err != nil {
 			return d.Errf("%s %v", place, err)
 		}
 		return nil

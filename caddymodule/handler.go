@@ -105,6 +105,11 @@ type Handler struct {
 	// rate. Default: 1m
 	AuthFailureWindow caddy.Duration `json:"auth_failure_window,omitempty"`
 
+	// The header in which a proxy with a login names the person, such as X-Auth-Request-Email.
+	// The audit trail has that name beside the key's id. It counts only in requests from the
+	// server's trusted_proxies, which must not pass on what clients send in it. Default: none
+	ActorHeader string `json:"actor_header,omitempty"`
+
 	// How inference requests are resolved. Without it they pass to the gateway like any
 	// other request.
 	Inference *Inference `json:"inference,omitempty"`

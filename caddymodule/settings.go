@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/actor"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
@@ -31,6 +32,11 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	}
 	if h.Memory, err = memoryFor(h.Memory); err != nil {
 		return fmt.Errorf("memory: %w", err)
+	}
+	if h.ActorHeader != "" {
+		if err := actor.CheckHeader(h.ActorHeader); err != nil {
+			return fmt.Errorf("actor_header: %w", err)
+		}
 	}
 	if h.KeepVersions < 0 {
 		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)

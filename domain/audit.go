@@ -72,6 +72,8 @@ type AuditRecord struct {
 	After  int `json:"version_after"`
 	// Override is the owner of the preset that the change overrode, empty for none.
 	Override string `json:"override,omitzero"`
+	// Actor is the person who used the key, as a trusted proxy names them, empty for none.
+	Actor string `json:"actor,omitzero"`
 	// Previous is the hash of the record before, zero for the first.
 	Previous AuditHash `json:"previous"`
 	// Hash is the SHA-256 of this record's JSON without its last member, hash.

@@ -13,6 +13,8 @@ type Write struct {
 	Who Principal
 	// RequestID names the request in the audit trail, empty for none.
 	RequestID string
+	// Actor is the person behind the principal, as a trusted proxy names them, empty for none.
+	Actor string
 	// Condition must hold before the object is changed.
 	Condition Condition
 	// Idempotency makes repeated requests change the object once.
@@ -177,7 +179,7 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 	}
 	r, text, err := AuditRecord{
 		Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
-		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden,
+		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden, Actor: c.Actor,
 	}.after(head)
 	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)

@@ -40,7 +40,7 @@ func productionCommands(t *testing.T) (install, others []documented) {
 // units by "systemd-analyze verify".
 const systemctl = `#!/bin/sh
 case "$*" in
-'enable --now caddy-presets.service caddy-presets-backup.timer') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
+'enable --now caddy-presets.socket caddy-presets.service caddy-presets-backup.timer') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
 'restart caddy-presets')
 	caddy stop >/dev/null 2>&1
 	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
@@ -61,6 +61,7 @@ const runuser = `#!/bin/sh
 type production struct {
 	home, caddyfile string
 	site, metrics   string // addresses that the page calls by names
+	ports           []*os.File
 	script          *strings.Replacer
 	shown           *strings.Replacer // the reverse
 }
@@ -93,11 +94,26 @@ func (p *production) certify(t *testing.T) {
 	}
 }
 
+// productionCaddyfile returns the Caddyfile of the page with changes, and with an authority of Caddy's
+// own.
+func productionCaddyfile(t *testing.T, changes [][2]string) string {
+	t.Helper()
+	text := fenced(t, productionPage, "caddyfile")
+	for _, change := range append(changes, [2]string{"{\n\temail", "{\n\tskip_install_trust\n\tpersist_config off\n\temail"}, [2]string{"\ttls {\n", "\ttls internal {\n"}) {
+		if strings.Count(text, change[0]) != 1 {
+			t.Fatalf("the Caddyfile has %q %d times, want once", change[0], strings.Count(text, change[0]))
+		}
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	return text
+}
+
 // newProduction makes the folders, the tools and the configuration. The certificate comes from
 // an authority of Caddy's own, since no public one can reach the test.
 func newProduction(t *testing.T, gateway, etcd string) *production {
 	t.Helper()
-	p := &production{home: t.TempDir(), site: freeAddress(t), metrics: freeAddress(t)}
+	p := &production{home: t.TempDir(), metrics: freeAddress(t)}
+	p.ports, p.site = holdPorts(t)
 	for _, folder := range []string{"etc/etcd", "state", "backups", "bin", "run", "ops/systemd"} {
 		if err := os.MkdirAll(filepath.Join(p.home, folder), 0o700); err != nil {
 			t.Fatal(err)
@@ -116,7 +132,6 @@ func newProduction(t *testing.T, gateway, etcd string) *production {
 	}
 	_, port, _ := net.SplitHostPort(p.site)
 	_, metrics, _ := net.SplitHostPort(p.metrics)
-	_, redirects, _ := net.SplitHostPort(freeAddress(t))
 	p.caddyfile = filepath.Join(p.home, "etc", "Caddyfile")
 	rehearsal := freeAddress(t)
 	pairs := [][2]string{
@@ -141,19 +156,11 @@ func newProduction(t *testing.T, gateway, etcd string) *production {
 		"http://:8080", "http://"+rehearsal, "http://:9180", "http://"+freeAddress(t)).Replace(read(t, filepath.Join(systemdFolder, "Caddyfile"))))
 
 	p.certify(t)
-	text := fenced(t, productionPage, "caddyfile")
-	for _, change := range [][2]string{
-		{"{\n\temail", "{\n\tskip_install_trust\n\tpersist_config off\n\thttp_port " + redirects + "\n\temail"},
-		{"presets.example.com {\n", "presets.example.com:" + port + " {\n\tbind 127.0.0.1\n\ttls internal\n"},
+	p.write(t, "etc/Caddyfile", p.script.Replace(productionCaddyfile(t, [][2]string{
+		{"presets.example.com {\n", "presets.example.com:" + port + " {\n"},
 		{"http://:9180", "http://:" + metrics},
 		{"reverse_proxy 127.0.0.1:8000", "reverse_proxy " + gateway},
-	} {
-		if strings.Count(text, change[0]) != 1 {
-			t.Fatalf("the Caddyfile has %q %d times, want once", change[0], strings.Count(text, change[0]))
-		}
-		text = strings.Replace(text, change[0], change[1], 1)
-	}
-	p.write(t, "etc/Caddyfile", p.script.Replace(text))
+	})))
 	p.write(t, ".curlrc", fmt.Sprintf("resolve = presets.example.com:%s:127.0.0.1\ncacert = %s\n", port, p.authority()))
 	return p
 }
@@ -233,7 +240,13 @@ func TestProductionPage(t *testing.T) {
 		script += "printf '" + separator + "'\n" + p.script.Replace(c.command)
 	}
 	script += "printf '" + separator + "%s %s' \"$KEY\" \"$IKEY\"\n"
-	printed := run(t, p.home, p.env(), "bash", "-c", script)
+	cmd := exec.CommandContext(wait.Command(t), "bash", "-c", script)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = p.home, append(os.Environ(), p.env()...), p.ports // the servers inherit them
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	printed := string(output)
 	outputs := strings.Split(printed, separator)[1:]
 	if len(outputs) != len(commands)+1 {
 		t.Fatalf("got %d outputs of %d commands:\n%s", len(outputs), len(commands), printed)

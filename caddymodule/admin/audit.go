@@ -231,7 +231,7 @@ func printRecords(w io.Writer, all records) error {
 			return err
 		}
 		table.Row(strconv.Itoa(r.Number), r.Time.Format(time.RFC3339), r.Operation,
-			objectName(r.Object), versionChange(r), r.UserID, cmp.Or(r.KeyID, "-"), cmp.Or(r.RequestID, "-"))
+			objectName(r.Object), versionChange(r), userName(r), cmp.Or(r.KeyID, "-"), cmp.Or(r.RequestID, "-"))
 	}
 	return table.Flush()
 }
@@ -252,6 +252,14 @@ func objectName(o domain.AuditObject) string {
 		name += " less " + o.Pruned
 	}
 	return name
+}
+
+// userName returns the user of the key, and the person whom a proxy named.
+func userName(r domain.AuditRecord) string {
+	if r.Actor == "" {
+		return r.UserID
+	}
+	return r.UserID + " (" + r.Actor + ")"
 }
 
 func versionChange(r domain.AuditRecord) string {

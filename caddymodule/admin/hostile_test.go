@@ -12,7 +12,7 @@ import (
 func TestHostileTexts(t *testing.T) {
 	const hostile = "\x1b]0;x\a\x1b[2J\tx\ny\u202e\x9b\xff"
 	records := func(yield func(domain.AuditRecord, error) bool) {
-		yield(domain.AuditRecord{Number: 1, Operation: hostile, UserID: hostile, KeyID: hostile, RequestID: hostile, Object: domain.AuditObject{Slug: hostile, Label: hostile}}, nil)
+		yield(domain.AuditRecord{Number: 1, Operation: hostile, UserID: hostile, KeyID: hostile, RequestID: hostile, Actor: hostile, Object: domain.AuditObject{Slug: hostile, Label: hostile}}, nil)
 	}
 	key := issuedKey{UserID: hostile, WorkspaceSlug: hostile, Name: hostile}
 	pruned := pruneResult{Total: 1, Presets: []domain.Pruned{{WorkspaceSlug: hostile, Slug: hostile, Versions: "1"}}}
