@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -143,7 +145,10 @@ func (c *inferenceCall) dearest(t gatewayanswer.Tokens) (nanos int64, ok bool) {
 	return nanosOf(cost.InexactFloat64()), ok
 }
 
-func nanosOf(usd float64) int64 { return int64(math.Ceil(min(max(usd, 0), domain.MaxLimitUSD) * 1e9)) }
+// maxRequestUSD is more than any request costs. A gateway may tell more where a request names its prices.
+const maxRequestUSD = 10_000
+
+func nanosOf(usd float64) int64 { return int64(math.Ceil(min(max(usd, 0), maxRequestUSD) * 1e9)) }
 
 // endTicket tells the limits what a request has used.
 func (c *inferenceCall) endTicket() {
@@ -185,6 +190,9 @@ func (c *inferenceCall) countUsed(used *quota.Used, u *usage.Request) {
 				used.Nanos = max(used.Nanos, nanosOf(price.InexactFloat64()))
 			}
 			c.h.shared.quota.SeeCost()
+			if told := u.Cost.InexactFloat64(); told > maxRequestUSD {
+				c.h.logger.Warn("the gateway told a cost of a request that no request has, which counts as less", zap.Float64("told_usd", told), zap.Int("counted_usd", maxRequestUSD), zap.String("key_id", c.who.KeyID))
+			}
 		}
 	default:
 		used.Nanos = nanos

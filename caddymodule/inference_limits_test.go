@@ -381,6 +381,20 @@ func TestToldCostIsNoDiscount(t *testing.T) {
 	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403)
 }
 
+// TestToldCostEnds has a gateway tell costs that no request has. Each counts as $10,000, and the limit holds.
+func TestToldCostEnds(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("1e30")
+	k := s.limitedKey(domain.KeyLimits{Limit: new(25_000.0)}, "")
+	for range 3 {
+		s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 200)
+	}
+	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403, `"spend_usd":30000`)
+	if !strings.Contains(s.logs(), "a cost of a request that no request has") {
+		t.Error("the cost was not logged")
+	}
+}
+
 // TestBudgetWhileTheStoreIsDamaged holds a budget that was read before a reload.
 func TestBudgetWhileTheStoreIsDamaged(t *testing.T) {
 	config := inferring(limitsUsage)
@@ -560,7 +574,7 @@ func TestLimitsOfImageRoutes(t *testing.T) {
 			{"cost of prices", openAI, domain.KeyLimits{Limit: new(20.0)}, 2, 403, "Key limit exceeded (total limit)"},
 			{"tokens", openAI, tokens(20), 2, 429, "Rate limit exceeded: 20 tokens per day"},
 			{"unknown tokens", silent, tokens(32_768), 1, 429, "Rate limit exceeded: 32768 tokens per day"},
-			{"unknown cost", silent, domain.KeyLimits{Limit: new(32_768.0)}, 1, 403, "Key limit exceeded (total limit)"},
+			{"unknown cost", silent, domain.KeyLimits{Limit: new(10_000.0)}, 1, 403, "Key limit exceeded (total limit)"},
 		} {
 			s.upstream.answers(replyWith(400, "application/json", `{"error":{"message":"no"}}`))
 			k, body := s.limitedKey(tc.limits, ""), body

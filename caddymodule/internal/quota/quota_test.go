@@ -173,6 +173,41 @@ func TestSumsOutliveProcesses(t *testing.T) {
 	}
 }
 
+// TestSumsEnd has requests of a billion dollars each, whose sum is more than a number holds. It stays full, also in another
+// process, and a row in which it became negative is read as full.
+func TestSumsEnd(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	limited := f.caller(domain.KeyLimits{Limit: new(float64(domain.MaxLimitUSD)), Limits: &domain.Limits{TokensPerDay: domain.MaxLimit}})
+	check := func(k *Keeper) {
+		t.Helper()
+		spent := k.SpentBy(t.Context(), f.store, noon, f.key.ID, f.workspace.ID)
+		for _, of := range spent {
+			if of.Of(domain.Lifetime) < domain.MaxLimitUSD {
+				t.Errorf("got %v, want more than every limit", of)
+			}
+		}
+		if len(spent) != 2 || f.pass(k, limited, 0, noon) {
+			t.Error("a request passes")
+		}
+	}
+	for round := range 30 {
+		if !f.pass(k, f.caller(domain.KeyLimits{}), domain.MaxLimitUSD, noon) {
+			t.Fatal("a request without limits does not pass")
+		}
+		if round%5 == 4 {
+			f.flush(k, noon)
+			check(k)
+			check(f.keeper())
+		}
+	}
+	of := rowWindow{number: momentOf(noon).windows[daily], amount: amount{tokens: -5, nanos: -1}}
+	got, err := decodeRow((&row{windows: [intervals][]rowWindow{{of}}}).encode())
+	if want := (amount{tokens: full, nanos: full}); err != nil || got.windows[daily][0].amount != want {
+		t.Errorf("a negative sum: got %v, %v, want %v", got.windows, err, want)
+	}
+}
+
 // TestWrongClocks has nodes spend of one limit whose clocks are wrong. They leave the window of the others as it is, also for
 // a node that begins.
 func TestWrongClocks(t *testing.T) {

@@ -98,7 +98,7 @@ const mostDebt = 16
 func (b *bounds) tokensOf(a amount) int64 { return min(a.tokens, mostDebt*b.tokensAMinute) }
 
 // nanosOf returns an amount in billionths of a US dollar.
-func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, math.MaxInt64/4))) }
+func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, full))) }
 
 func usdOf(nanos int64) float64 { return float64(nanos) / 1e9 }
 
