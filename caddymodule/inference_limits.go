@@ -91,7 +91,7 @@ func (c *inferenceCall) admitOther() error {
 	if c.r.ContentLength < 0 {
 		c.r.Body = countedBody{c.r.Body, &c.passed}
 	}
-	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, max(c.r.ContentLength, 0)/bytesOfToken, 0))
+	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, quota.Estimate{Tokens: max(c.r.ContentLength, 0) / bytesOfToken}, time.Now()))
 }
 
 // bytesOfToken is how many bytes a token is estimated to have.
@@ -122,7 +122,7 @@ func (c *inferenceCall) reserve(resolution inference.Resolution) error {
 	if c.h.limits == nil || c.dryRun || !c.ticket.IsLimited(p) {
 		return nil
 	}
-	var tokens gatewayanswer.Tokens
+	var e quota.Estimate
 	if !c.route.counts && (c.ticket.BoundsUse() || p.Limits.Measured()) {
 		asked := resolution.Asked
 		c.measured = &measuring{asked, int64(resolution.Body.Len()) / bytesOfToken}
@@ -130,10 +130,15 @@ func (c *inferenceCall) reserve(resolution inference.Resolution) error {
 		if each == 0 {
 			each = c.h.shared.quota.LargestAnswer(c.who.KeyID, asked.Models, c.start)
 		}
-		tokens = gatewayanswer.Tokens{Input: c.measured.input, Output: asked.Choices * each}
+		tokens := gatewayanswer.Tokens{Input: c.measured.input, Output: asked.Choices * each}
+		e.Tokens = tokens.Input + tokens.Output
+		e.Nanos, _ = c.dearest(tokens)
+		if asked.MaxTokens > 0 {
+			e.StatedTokens = tokens.Output
+			e.StatedNanos, _ = c.dearest(gatewayanswer.Tokens{Output: tokens.Output})
+		}
 	}
-	nanos, _ := c.dearest(tokens)
-	return c.limited(c.ticket.Reserve(c.r.Context(), p, tokens.Input+tokens.Output, nanos))
+	return c.limited(c.ticket.Reserve(c.r.Context(), p, e, time.Now()))
 }
 
 // dearest returns the most that tokens of the models cost that a measured request asks. It returns false without prices.

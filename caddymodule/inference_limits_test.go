@@ -395,6 +395,26 @@ func TestToldCostEnds(t *testing.T) {
 	}
 }
 
+// TestOneRequestLeavesABudget has a key of a dollar allow an output that costs more than the budget of its workspace, and leave. The
+// request does not go up, and the others go on.
+func TestOneRequestLeavesABudget(t *testing.T) {
+	s := start(t, inferring("usage {\nprice priced/* {\ninput 1\noutput 10\n}\n}"))
+	const budget = "/v1/workspaces/default/budgets/monthly"
+	s.manage("PUT", budget, `{"limit_usd":10000}`).want(t, 200)
+	s.preset("writer", `{"model":"priced/m","max_output_tokens":200000}`)
+	k, other := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, ""), s.limitedKey(domain.KeyLimits{}, "")
+	const chat = `{"model":"priced/m","max_tokens":10000000,"n":1024}`
+	for range 2 {
+		s.as(k, chatPath, chat).want(t, 403, "Key limit exceeded (total limit): the output that this request allows", `"limit_usd":1,"spend_usd":0`)
+	}
+	s.manage("PUT", budget, `{"limit_usd":1000}`).want(t, 200)
+	s.as(other, chatPath, chat).want(t, 403, "Workspace monthly budget of $1000 exceeded: the output that this request allows")
+	s.as(k, chatPath, `{"model":"@preset/writer"}`).want(t, 403, "the output that this request allows")
+	s.upstream.none(t)
+	s.as(other, chatPath, `{"model":"@preset/writer"}`).want(t, 202)
+	s.as(k, chatPath, `{"model":"priced/m","max_tokens":100000}`).want(t, 202)
+}
+
 // TestBudgetWhileTheStoreIsDamaged holds a budget that was read before a reload.
 func TestBudgetWhileTheStoreIsDamaged(t *testing.T) {
 	config := inferring(limitsUsage)
@@ -499,7 +519,7 @@ func TestDefaultLimits(t *testing.T) {
 func TestPresetLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("1")
-	s.preset("writer", writer)
+	s.preset("writer", `{"model":"openai/gpt-5","max_output_tokens":4}`)
 	s.preset("other", writer)
 	for _, of := range []struct {
 		limits, message string

@@ -160,11 +160,11 @@ type Asked struct {
 	Choices int64
 }
 
-// The bounds of Asked are more than any gateway takes.
+// The bounds of Asked are as much as any gateway takes.
 const (
 	maxAskedModels = 64
-	mostTokens     = 10_000_000
-	mostChoices    = 1_024
+	mostTokens     = 1_000_000
+	mostChoices    = 128
 )
 
 // unknownAsked is for what a gateway may read in another way.

@@ -312,7 +312,7 @@ func TestAsked(t *testing.T) {
 	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"stored","max_tokens":50}`})
 	resolver := r.resolver(t, inference.Config{})
 	long := strings.Repeat("m", 300)
-	const most = 10_000_000
+	const most = 1_000_000
 	for _, tc := range []struct {
 		dialect domain.Dialect
 		body    string

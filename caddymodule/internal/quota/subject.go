@@ -165,6 +165,22 @@ func (s *subject) checkTokens(b *bounds, m *moment, flight int64) *Error {
 	return nil
 }
 
+// checkStated refuses a request that states more than a whole limit. It could use up what all requests share.
+func (s *subject) checkStated(b *bounds, m *moment, stated amount) *Error {
+	for i := intervals - 1; i >= 0; i-- { // the broadest first
+		if limit := b.nanos[i]; stated.nanos > limit {
+			return &Error{
+				Scope: s.scope, Kind: Cost, Interval: domain.Intervals[i], TooMuch: true, ResetsAt: resetOf(i, m.at),
+				LimitUSD: usdOf(limit), SpendUSD: usdOf(s.windowOf(i, m).used().nanos),
+			}
+		}
+	}
+	if stated.tokens > b.tokensADay {
+		return &Error{Scope: s.scope, Kind: TokensPerDay, Interval: domain.Daily, Limit: b.tokensADay, TooMuch: true, RetryAfter: resetOf(daily, m.at).Sub(m.at)}
+	}
+	return nil
+}
+
 // refuseTokens returns the refusal of a rate of tokens that does not have n, of which others have some in flight.
 func (s *subject) refuseTokens(b *bounds, m *moment, n, flight int64) *Error {
 	r := &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, n)}
