@@ -381,6 +381,39 @@ func TestToldCostIsNoDiscount(t *testing.T) {
 	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403)
 }
 
+// TestHiddenCosts has requests and gateways make answers look free. Each counts, so that the next request of its key is refused.
+func TestHiddenCosts(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	const ask, chunk = `{"model":"priced/m","stream":true,"max_tokens":3}`, `data: {"model":"priced/m","choices":[{"delta":{"content":"0123456789abcdef"}}]}` + "\n\n"
+	answer := func(media, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Litellm-Response-Cost", "0")
+			replyWith(200, media, body)(w, r)
+		}
+	}
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		isFree bool
+	}{
+		"a model without a price":     {answer("application/json", `{"model":"new","usage":{"prompt_tokens":7,"completion_tokens":3,"cost":0}}`), false},
+		"the header, without figures": {answer("application/json", `{"model":"priced/m","choices":[]}`), false},
+		"the header of a stream":      {answer("text/event-stream", chunk+streamEnd), false},
+		"zeros beside content":        {answer("text/event-stream", chunk+`data: {"usage":{"prompt_tokens":0,"completion_tokens":0}}`+"\n\n"+streamEnd), false},
+		"zeros last":                  {answer("text/event-stream", chunk+`data: {"usage":{"prompt_tokens":4,"completion_tokens":1}}`+"\n\n"+`data: {"usage":{"prompt_tokens":0,"completion_tokens":0,"cost":0}}`+"\n\n"+streamEnd), false},
+		"an error":                    {answer("application/json", `{"error":{"message":"overloaded"}}`), true},
+	} {
+		s.upstream.answers(tc.answer)
+		k := s.limitedKey(domain.KeyLimits{Limit: new(5.0)}, "")
+		if strings.HasPrefix(name, "zeros") {
+			k = s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 4}}, "")
+		}
+		s.as(k, chatPath, ask).want(t, 200)
+		if got := s.as(k, chatPath, ask); (got.status == 200) != tc.isFree {
+			t.Errorf("%s: got %d for the next request, want that it passes: %t", name, got.status, tc.isFree)
+		}
+	}
+}
+
 // TestToldCostEnds has a gateway tell costs that no request has. Each counts as $10,000, and the limit holds.
 func TestToldCostEnds(t *testing.T) {
 	s := start(t, inferring(limitsUsage))

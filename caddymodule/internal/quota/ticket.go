@@ -167,6 +167,8 @@ type Used struct {
 	UnknownTokens, UnknownCost bool
 	// PresetID and WorkspaceID are those of the request, empty for none.
 	PresetID, WorkspaceID string
+	// Answer is how many output tokens each choice has for Keeper.SeeAnswer, 0 for none.
+	Answer int64
 }
 
 // End ends a ticket whose request went to the gateway. Its use counts for its key, its workspace and its preset, also if they have no
