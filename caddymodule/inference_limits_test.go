@@ -414,6 +414,25 @@ func TestHiddenCosts(t *testing.T) {
 	}
 }
 
+// TestRequestsMustBeClear refuses a request under a limit of costs or tokens that a gateway may read in another way. It counts nowhere.
+func TestRequestsMustBeClear(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	k, requests := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, ""), s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 10}}, "")
+	for body, message := range map[string]string{
+		`{"model":"priced/m","stream":"true","max_tokens":1}`:                                                             "/stream: must be true or false, because a limit of costs or tokens holds",
+		`{"model":"priced/m","max_tokens":1,"max_completion_tokens":"30000"}`:                                             "/max_completion_tokens: must be an integer",
+		`{"model":"priced/m","max_tokens":1,"stream":true,"stream":false}`:                                                "/stream: duplicate name",
+		`{"model":"priced/m","max_tokens":1,"stream":true,"stream_options":{"include_usage":true,"include_usage":false}}`: "/stream_options: ",
+	} {
+		s.as(k, chatPath, body).want(t, 400, message)
+		s.do("POST", chatPath, body, bearer(k.secret), "X-Preset-Dry-Run: true").want(t, 400, message)
+		s.upstream.none(t)
+		s.as(requests, chatPath, body).want(t, 202)
+		s.upstream.all()
+	}
+	s.as(k, chatPath, `{"model":"priced/m","max_tokens":1}`).want(t, 202)
+}
+
 // TestToldCostEnds has a gateway tell costs that no request has. Each counts as $10,000, and the limit holds.
 func TestToldCostEnds(t *testing.T) {
 	s := start(t, inferring(limitsUsage))

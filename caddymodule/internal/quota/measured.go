@@ -25,19 +25,17 @@ type Measured struct {
 	Input int64 // tokens, estimated
 }
 
-// Estimate returns the estimate of a request. Each of its choices has as many output tokens unless the request says.
-func (m *Measured) Estimate(p usage.Prices, each int64) Estimate {
-	isStated := m.MaxTokens > 0
-	if isStated {
-		each = m.MaxTokens
-	}
-	output := m.Choices * each
-	e := Estimate{Tokens: m.Input + output}
+// output returns how many output tokens a request may have, where each of its choices has as many as unstated unless the request says.
+func (m *Measured) output(unstated int64) int64 {
+	return m.Choices * max(cmp.Or(m.MaxTokens, unstated), m.Thinking)
+}
+
+// Estimate returns the estimate of a request. largest is Keeper.LargestAnswer.
+func (m *Measured) Estimate(p usage.Prices, largest int64) Estimate {
+	output := m.output(largest)
+	e := Estimate{Tokens: m.Input + output, StatedTokens: m.output(0)}
 	e.Nanos, _ = nanosOfCost(p.Dearest(m.Models, answer.Tokens{Input: m.Input, Output: output}))
-	if isStated {
-		e.StatedTokens = output
-		e.StatedNanos, _ = nanosOfCost(p.Dearest(m.Models, answer.Tokens{Output: output}))
-	}
+	e.StatedNanos, _ = nanosOfCost(p.Dearest(m.Models, answer.Tokens{Output: e.StatedTokens}))
 	return e
 }
 
@@ -55,7 +53,7 @@ func (m *Measured) Used(p usage.Prices, u *usage.Request) (used Used, isPriced b
 	if isSilent && !isFree && m != nil {
 		tokens.Input = max(tokens.Input, m.Input)
 		if m.MaxTokens == 0 { // nobody knows how long the answer became
-			tokens.Output = max(tokens.Output, m.Choices*DefaultAnswer)
+			tokens.Output = max(tokens.Output, m.output(DefaultAnswer))
 		}
 	}
 	if !isFree && (isSilent || isError || u.Cut || tokens.Output <= 0) {
@@ -81,7 +79,7 @@ func (m *Measured) Used(p usage.Prices, u *usage.Request) (used Used, isPriced b
 func (m *Measured) seen(u *usage.Request) int64 {
 	tokens := u.Content / BytesOfToken
 	if m != nil && m.MaxTokens > 0 && !u.Streamed { // a body may have more than its texts
-		tokens = min(tokens, m.Choices*m.MaxTokens)
+		tokens = min(tokens, m.output(0))
 	}
 	return tokens
 }

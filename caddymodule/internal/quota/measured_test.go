@@ -77,3 +77,26 @@ func TestWhatCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestEstimates compares what requests may use with what they state.
+func TestEstimates(t *testing.T) {
+	prices, err := usage.NewPrices([]usage.Price{{Model: "priced/*", Input: "1", Output: "10"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		asked inference.Asked
+		want  Estimate
+	}{
+		{inference.Asked{Choices: 2}, Estimate{Tokens: 2100, Nanos: 20_100_000}},
+		{inference.Asked{Choices: 2, MaxTokens: 10}, Estimate{Tokens: 120, Nanos: 300_000, StatedTokens: 20, StatedNanos: 200_000}},
+		{inference.Asked{Choices: 1, MaxTokens: 10, Thinking: 5000}, Estimate{Tokens: 5100, Nanos: 50_100_000, StatedTokens: 5000, StatedNanos: 50_000_000}},
+		{inference.Asked{Choices: 1, Thinking: 10}, Estimate{Tokens: 1100, Nanos: 10_100_000, StatedTokens: 10, StatedNanos: 100_000}},
+	} {
+		tc.asked.Models = []string{"priced/m"}
+		m := &Measured{Asked: tc.asked, Input: 100}
+		if got := m.Estimate(prices, 1000); got != tc.want {
+			t.Errorf("%+v: got %+v, want %+v", tc.asked, got, tc.want)
+		}
+	}
+}
