@@ -70,7 +70,7 @@ func (c *inferenceCall) admit() error {
 	if c.who.Scope == nil && caller.KeyID != "" { // of the configuration, whose ids are those of other keys at other sites
 		caller.KeyID = ""
 		if caller.Workspace != nil && caller.Workspace.Limits != nil {
-			caller.KeyID = string(c.who.Hash[:])
+			caller.KeyID = string(c.who.Hash[:]) + caller.Workspace.ID // where another site lets it act, it has other limits
 		}
 	}
 	return c.limited(c.h.shared.quota.Admit(c.r.Context(), &c.ticket, caller, c.start))

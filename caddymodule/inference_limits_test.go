@@ -567,6 +567,28 @@ func TestDefaultLimits(t *testing.T) {
 	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
 }
 
+// TestConfiguredKeyOfTwoWorkspaces has two sites of a store let one key act in two workspaces. The limit of one holds, also if
+// requests to the other site, which has another, come between.
+func TestConfiguredKeyOfTwoWorkspaces(t *testing.T) {
+	const key = "inference-secret-of-two-workspaces"
+	s := start(t, standard)
+	other := freeAddress(t)
+	in := func(workspace string) string { return inferring() + "\ninference_key " + key + " ann " + workspace }
+	if err := s.load(s.site(in("first")) + s.siteAt(other, s.presets(in("second")))); err != nil {
+		t.Fatal(err)
+	}
+	for slug, limits := range map[string]string{"first": `{"requests_per_minute":3}`, "second": `{"requests_per_day":1000}`} {
+		s.manage("POST", "/v1/workspaces", `{"name":"`+slug+`","slug":"`+slug+`"}`).want(t, 201)
+		s.manage("PATCH", "/v1/workspaces/"+slug, `{"limits":`+limits+`}`).want(t, 200)
+	}
+	for n := range 6 {
+		send(t, "POST", "http://"+other+chatPath, `{"model":"m"}`, bearer(key)).want(t, 202)
+		if got := s.do("POST", chatPath, `{"model":"m"}`, bearer(key)); (got.status == 202) != (n < 3) {
+			t.Errorf("request %d: got %d", n+1, got.status)
+		}
+	}
+}
+
 // TestPresetLimits stops a preset. Requests for another one, and without one, pass.
 func TestPresetLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
