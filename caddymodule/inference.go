@@ -43,7 +43,7 @@ type inferenceCall struct {
 	hidesUsage bool            // the chunk with the usage of the stream is not for the client
 	session    string          // empty without one
 	ticket     quota.Ticket    // the passage through the limits
-	measured   *measuring      // nil without limits of tokens or costs
+	measured   *quota.Measured // nil without limits of tokens or costs
 	passed     atomic.Int64    // bytes of a body of unknown length
 	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one

@@ -1,16 +1,16 @@
 package caddymodule
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
-	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // startLimits begins to store what requests use of the limits of their keys, workspaces and presets.
@@ -71,7 +70,7 @@ func (c *inferenceCall) admit() error {
 	if c.who.Scope == nil && caller.KeyID != "" { // of the configuration, whose ids are those of other keys at other sites
 		caller.KeyID = ""
 		if caller.Workspace != nil && caller.Workspace.Limits != nil {
-			caller.KeyID = string(c.who.Hash[:])
+			caller.KeyID = string(c.who.Hash[:]) + caller.Workspace.ID // where another site lets it act, it has other limits
 		}
 	}
 	return c.limited(c.h.shared.quota.Admit(c.r.Context(), &c.ticket, caller, c.start))
@@ -89,11 +88,8 @@ func (c *inferenceCall) admitOther() error {
 	if c.r.ContentLength < 0 {
 		c.r.Body = countedBody{c.r.Body, &c.passed}
 	}
-	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, max(c.r.ContentLength, 0)/bytesOfToken, 0))
+	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, quota.Estimate{Tokens: max(c.r.ContentLength, 0) / quota.BytesOfToken}, time.Now()))
 }
-
-// bytesOfToken is how many bytes a token is estimated to have.
-const bytesOfToken = 4
 
 // countedBody counts the bytes of a body of unknown length while they pass. It has no other methods than the
 // body, by which a transport frames it.
@@ -108,96 +104,50 @@ func (b countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// measuring is what the limits need to know of a request whose tokens or costs they bound.
-type measuring struct {
-	inference.Asked
-	input int64 // tokens, estimated
-}
-
 // reserve counts the estimate of a request that is resolved, unless a limit refuses it.
 func (c *inferenceCall) reserve(resolution inference.Resolution) error {
 	p := quota.Preset{ID: resolution.PresetID, WorkspaceID: resolution.WorkspaceID, Limits: resolution.PresetLimits}
 	if c.h.limits == nil || c.dryRun || !c.ticket.IsLimited(p) {
 		return nil
 	}
-	var tokens gatewayanswer.Tokens
+	var e quota.Estimate
 	if !c.route.counts && (c.ticket.BoundsUse() || p.Limits.Measured()) {
-		asked := resolution.Asked
-		c.measured = &measuring{asked, int64(resolution.Body.Len()) / bytesOfToken}
-		each := asked.MaxTokens
-		if each == 0 {
-			each = c.h.shared.quota.LargestAnswer(c.who.KeyID, asked.Models, c.start)
-		}
-		tokens = gatewayanswer.Tokens{Input: c.measured.input, Output: asked.Choices * each}
+		c.measured = &quota.Measured{Asked: resolution.Asked, Input: int64(resolution.Body.Len()) / quota.BytesOfToken}
+		e = c.measured.Estimate(c.h.prices(), c.h.shared.quota.LargestAnswer(c.who.KeyID, resolution.Asked.Models, c.start))
 	}
-	nanos, _ := c.dearest(tokens)
-	return c.limited(c.ticket.Reserve(c.r.Context(), p, tokens.Input+tokens.Output, nanos))
+	return c.limited(c.ticket.Reserve(c.r.Context(), p, e, time.Now()))
 }
 
-// dearest returns the most that tokens of the models cost that a measured request asks. It returns false without prices.
-func (c *inferenceCall) dearest(t gatewayanswer.Tokens) (nanos int64, ok bool) {
-	if c.measured == nil || c.h.Inference.Usage == nil {
-		return 0, false
+// prices are those of the configuration, which may have none.
+func (h *Handler) prices() (none usage.Prices) {
+	if h.Inference.Usage == nil {
+		return none
 	}
-	cost, ok := c.h.Inference.Usage.prices.Dearest(c.measured.Models, t)
-	return nanosOf(cost.InexactFloat64()), ok
+	return h.Inference.Usage.prices
 }
-
-func nanosOf(usd float64) int64 { return int64(math.Ceil(min(max(usd, 0), domain.MaxLimitUSD) * 1e9)) }
 
 // endTicket tells the limits what a request has used.
 func (c *inferenceCall) endTicket() {
-	used := quota.Used{PresetID: c.named.id, WorkspaceID: c.named.workspace, Tokens: c.passed.Load() / bytesOfToken, UnknownTokens: true, UnknownCost: true}
-	if c.used != nil {
-		used.WorkspaceID = c.used.WorkspaceID
-		c.countUsed(&used, c.used)
-	}
-	c.ticket.End(used, time.Now())
-}
-
-// countUsed sets what a measured request has used. Where its answer does not say that, what has passed counts, and at
-// least the estimate: only an answer with an error status and without content is free. A cost that the gateway told counts at
-// least as its prices, because some gateways take prices from requests.
-func (c *inferenceCall) countUsed(used *quota.Used, u *usage.Request) {
-	tokens, isError := u.Tokens, u.IsError()
-	isSilent := u.Unknown != "" || isError && tokens == (gatewayanswer.Tokens{})
-	isFree := isSilent && u.Status >= http.StatusBadRequest && (u.Content == 0 || !u.Streamed)
-	if isSilent && !isFree && c.measured != nil {
-		tokens = gatewayanswer.Tokens{Input: c.measured.input}
-		if c.measured.MaxTokens == 0 && (u.Content == 0 || !u.Streamed) { // nobody saw how long the answer became
-			tokens.Output = c.measured.Choices * quota.DefaultAnswer
-		}
-	}
-	if !isFree && (isSilent || isError) {
-		tokens.Output = max(tokens.Output, u.Content/bytesOfToken)
-	}
-	used.Tokens = max(tokens.Input, 0) + max(tokens.Output, 0)
-	used.UnknownTokens = isSilent && !isFree
-	used.UnknownCost = used.UnknownTokens && !u.HasCost
-	nanos, hasPrices := c.dearest(tokens)
-	switch {
-	case u.HasCost && u.Estimated && isError: // of the tokens that it said
-		used.Nanos = max(nanos, nanosOf(u.Cost.InexactFloat64()))
-	case u.HasCost:
-		used.Nanos = nanosOf(u.Cost.InexactFloat64())
-		if !u.Estimated {
-			if price, ok := c.h.Inference.Usage.prices.Estimate(cmp.Or(u.Model, u.Asked), u.Tokens); ok {
-				used.Nanos = max(used.Nanos, nanosOf(price.InexactFloat64()))
-			}
+	used := quota.Used{PresetID: c.named.id, WorkspaceID: c.named.workspace, Tokens: c.passed.Load() / quota.BytesOfToken, UnknownTokens: true, UnknownCost: true}
+	if u := c.used; u != nil {
+		var isPriced bool
+		used, isPriced = c.measured.Used(c.h.prices(), u)
+		if u.HasCost && !u.Estimated {
 			c.h.shared.quota.SeeCost()
+			if told := u.Cost.InexactFloat64(); told > quota.MaxRequestUSD {
+				c.h.logger.Warn("the gateway told a cost of a request that no request has, which counts as less", zap.Float64("told_usd", told), zap.Int("counted_usd", quota.MaxRequestUSD), zap.String("key_id", c.who.KeyID))
+			}
 		}
-	default:
-		used.Nanos = nanos
-		if !hasPrices && used.Tokens > 0 && c.ticket.BoundsMoney() {
+		if !isPriced && used.Tokens > 0 && c.ticket.BoundsMoney() {
 			c.h.shared.uncosted.Do(func() {
 				c.h.logger.Warn("a request has no known cost, and counts as free against limits in US dollars: the gateway told none, and no prices are configured")
 			})
 		}
+		if used.Answer > 0 {
+			c.h.shared.quota.SeeAnswer(c.who.KeyID, c.measured.Models, used.Answer, time.Now())
+		}
 	}
-	if c.measured != nil && c.measured.MaxTokens == 0 && !isSilent && !isError && tokens.Output > 0 {
-		each := (tokens.Output + c.measured.Choices - 1) / c.measured.Choices
-		c.h.shared.quota.SeeAnswer(c.who.KeyID, c.measured.Models, each, time.Now())
-	}
+	c.ticket.End(used, time.Now())
 }
 
 // limitHeaders returns what sets the headers of limits, nil if there are none.

@@ -381,6 +381,92 @@ func TestToldCostIsNoDiscount(t *testing.T) {
 	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403)
 }
 
+// TestHiddenCosts has requests and gateways make answers look free. Each counts, so that the next request of its key is refused.
+func TestHiddenCosts(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	const ask, chunk = `{"model":"priced/m","stream":true,"max_tokens":3}`, `data: {"model":"priced/m","choices":[{"delta":{"content":"0123456789abcdef"}}]}` + "\n\n"
+	answer := func(media, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Litellm-Response-Cost", "0")
+			replyWith(200, media, body)(w, r)
+		}
+	}
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		isFree bool
+	}{
+		"a model without a price":     {answer("application/json", `{"model":"new","usage":{"prompt_tokens":7,"completion_tokens":3,"cost":0}}`), false},
+		"the header, without figures": {answer("application/json", `{"model":"priced/m","choices":[]}`), false},
+		"the header of a stream":      {answer("text/event-stream", chunk+streamEnd), false},
+		"zeros beside content":        {answer("text/event-stream", chunk+`data: {"usage":{"prompt_tokens":0,"completion_tokens":0}}`+"\n\n"+streamEnd), false},
+		"zeros last":                  {answer("text/event-stream", chunk+`data: {"usage":{"prompt_tokens":4,"completion_tokens":1}}`+"\n\n"+`data: {"usage":{"prompt_tokens":0,"completion_tokens":0,"cost":0}}`+"\n\n"+streamEnd), false},
+		"an error":                    {answer("application/json", `{"error":{"message":"overloaded"}}`), true},
+	} {
+		s.upstream.answers(tc.answer)
+		k := s.limitedKey(domain.KeyLimits{Limit: new(5.0)}, "")
+		if strings.HasPrefix(name, "zeros") {
+			k = s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 4}}, "")
+		}
+		s.as(k, chatPath, ask).want(t, 200)
+		if got := s.as(k, chatPath, ask); (got.status == 200) != tc.isFree {
+			t.Errorf("%s: got %d for the next request, want that it passes: %t", name, got.status, tc.isFree)
+		}
+	}
+}
+
+// TestRequestsMustBeClear refuses a request under a limit of costs or tokens that a gateway may read in another way. It counts nowhere.
+func TestRequestsMustBeClear(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	k, requests := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, ""), s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 10}}, "")
+	for body, message := range map[string]string{
+		`{"model":"priced/m","stream":"true","max_tokens":1}`:                                                             "/stream: must be true or false, because a limit of costs or tokens holds",
+		`{"model":"priced/m","max_tokens":1,"max_completion_tokens":"30000"}`:                                             "/max_completion_tokens: must be an integer",
+		`{"model":"priced/m","max_tokens":1,"stream":true,"stream":false}`:                                                "/stream: duplicate name",
+		`{"model":"priced/m","max_tokens":1,"stream":true,"stream_options":{"include_usage":true,"include_usage":false}}`: "/stream_options: ",
+	} {
+		s.as(k, chatPath, body).want(t, 400, message)
+		s.do("POST", chatPath, body, bearer(k.secret), "X-Preset-Dry-Run: true").want(t, 400, message)
+		s.upstream.none(t)
+		s.as(requests, chatPath, body).want(t, 202)
+		s.upstream.all()
+	}
+	s.as(k, chatPath, `{"model":"priced/m","max_tokens":1}`).want(t, 202)
+}
+
+// TestToldCostEnds has a gateway tell costs that no request has. Each counts as $10,000, and the limit holds.
+func TestToldCostEnds(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("1e30")
+	k := s.limitedKey(domain.KeyLimits{Limit: new(25_000.0)}, "")
+	for range 3 {
+		s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 200)
+	}
+	s.as(k, chatPath, `{"model":"m","max_tokens":1}`).want(t, 403, `"spend_usd":30000`)
+	if !strings.Contains(s.logs(), "a cost of a request that no request has") {
+		t.Error("the cost was not logged")
+	}
+}
+
+// TestOneRequestLeavesABudget has a key of a dollar allow an output that costs more than the budget of its workspace, and leave. The
+// request does not go up, and the others go on.
+func TestOneRequestLeavesABudget(t *testing.T) {
+	s := start(t, inferring("usage {\nprice priced/* {\ninput 1\noutput 10\n}\n}"))
+	const budget = "/v1/workspaces/default/budgets/monthly"
+	s.manage("PUT", budget, `{"limit_usd":10000}`).want(t, 200)
+	s.preset("writer", `{"model":"priced/m","max_output_tokens":200000}`)
+	k, other := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, ""), s.limitedKey(domain.KeyLimits{}, "")
+	const chat = `{"model":"priced/m","max_tokens":10000000,"n":1024}`
+	for range 2 {
+		s.as(k, chatPath, chat).want(t, 403, "Key limit exceeded (total limit): the output that this request allows", `"limit_usd":1,"spend_usd":0`)
+	}
+	s.manage("PUT", budget, `{"limit_usd":1000}`).want(t, 200)
+	s.as(other, chatPath, chat).want(t, 403, "Workspace monthly budget of $1000 exceeded: the output that this request allows")
+	s.as(k, chatPath, `{"model":"@preset/writer"}`).want(t, 403, "the output that this request allows")
+	s.upstream.none(t)
+	s.as(other, chatPath, `{"model":"@preset/writer"}`).want(t, 202)
+	s.as(k, chatPath, `{"model":"priced/m","max_tokens":100000}`).want(t, 202)
+}
+
 // TestBudgetWhileTheStoreIsDamaged holds a budget that was read before a reload.
 func TestBudgetWhileTheStoreIsDamaged(t *testing.T) {
 	config := inferring(limitsUsage)
@@ -481,11 +567,33 @@ func TestDefaultLimits(t *testing.T) {
 	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
 }
 
+// TestConfiguredKeyOfTwoWorkspaces has two sites of a store let one key act in two workspaces. The limit of one holds, also if
+// requests to the other site, which has another, come between.
+func TestConfiguredKeyOfTwoWorkspaces(t *testing.T) {
+	const key = "inference-secret-of-two-workspaces"
+	s := start(t, standard)
+	other := freeAddress(t)
+	in := func(workspace string) string { return inferring() + "\ninference_key " + key + " ann " + workspace }
+	if err := s.load(s.site(in("first")) + s.siteAt(other, s.presets(in("second")))); err != nil {
+		t.Fatal(err)
+	}
+	for slug, limits := range map[string]string{"first": `{"requests_per_minute":3}`, "second": `{"requests_per_day":1000}`} {
+		s.manage("POST", "/v1/workspaces", `{"name":"`+slug+`","slug":"`+slug+`"}`).want(t, 201)
+		s.manage("PATCH", "/v1/workspaces/"+slug, `{"limits":`+limits+`}`).want(t, 200)
+	}
+	for n := range 6 {
+		send(t, "POST", "http://"+other+chatPath, `{"model":"m"}`, bearer(key)).want(t, 202)
+		if got := s.do("POST", chatPath, `{"model":"m"}`, bearer(key)); (got.status == 202) != (n < 3) {
+			t.Errorf("request %d: got %d", n+1, got.status)
+		}
+	}
+}
+
 // TestPresetLimits stops a preset. Requests for another one, and without one, pass.
 func TestPresetLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("1")
-	s.preset("writer", writer)
+	s.preset("writer", `{"model":"openai/gpt-5","max_output_tokens":4}`)
 	s.preset("other", writer)
 	for _, of := range []struct {
 		limits, message string
@@ -560,7 +668,7 @@ func TestLimitsOfImageRoutes(t *testing.T) {
 			{"cost of prices", openAI, domain.KeyLimits{Limit: new(20.0)}, 2, 403, "Key limit exceeded (total limit)"},
 			{"tokens", openAI, tokens(20), 2, 429, "Rate limit exceeded: 20 tokens per day"},
 			{"unknown tokens", silent, tokens(32_768), 1, 429, "Rate limit exceeded: 32768 tokens per day"},
-			{"unknown cost", silent, domain.KeyLimits{Limit: new(32_768.0)}, 1, 403, "Key limit exceeded (total limit)"},
+			{"unknown cost", silent, domain.KeyLimits{Limit: new(10_000.0)}, 1, 403, "Key limit exceeded (total limit)"},
 		} {
 			s.upstream.answers(replyWith(400, "application/json", `{"error":{"message":"no"}}`))
 			k, body := s.limitedKey(tc.limits, ""), body

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // workspace is NotFound.
 //
 // Only the server itself issues keys of any kind. A management key issues inference keys, for
-// workspaces that it reaches, and only with the right IssueKeys.
+// workspaces that it reaches, and only with the right IssueKeys. An issued one gives no rights.
 func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secret string, err error) {
 	if err := w.Who.CheckIssueKeys(); err != nil {
 		return Key{}, "", err
@@ -20,7 +21,7 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 	if in.Kind != InferenceKey && !w.Who.IsServer() {
 		return Key{}, "", &Error{Kind: Forbidden, Message: "Only the operator issues management keys"}
 	}
-	if err := in.Check(); err != nil {
+	if err := cmp.Or(in.Check(), w.Who.CheckGives(&in.Scope)); err != nil {
 		return Key{}, "", err
 	}
 	id := s.newID()

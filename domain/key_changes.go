@@ -124,12 +124,13 @@ func homeOf(r Reader, k Key) (string, error) {
 
 // WorkspaceKeys returns a page of the inference keys that act in the workspace of an id or slug,
 // the oldest first, and how many there are. Without a ref it is the workspace of who. Revoked keys
-// are left out, and so are disabled ones unless they are wanted. who needs the right IssueKeys.
+// are left out, and so are disabled ones unless they are wanted. who needs the right IssueKeys. Two lists are read at a time,
+// because each reads all keys. It is Unavailable if that takes more than five seconds, with the wait for its turn.
 func (s *Service) WorkspaceKeys(ctx context.Context, who Principal, ref string, withDisabled bool, page Page) (keys []Key, total int, err error) {
 	if err := who.CheckIssueKeys(); err != nil {
 		return nil, 0, err
 	}
-	err = s.store.View(ctx, func(r Reader) error {
+	read := func(r Reader) error {
 		id, err := workspaceOf(r, who, ref)
 		if err != nil {
 			return err
@@ -151,7 +152,8 @@ func (s *Service) WorkspaceKeys(ctx context.Context, who Principal, ref string, 
 			return k.Kind != InferenceKey || k.RevokedAt != nil || k.WorkspaceID != id || k.Disabled && !withDisabled
 		})
 		return nil
-	})
+	}
+	err = s.lists.run(ctx, func(ctx context.Context) error { return s.store.View(ctx, read) })
 	total = len(keys)
 	start := min(page.Offset, total)
 	return keys[start:min(start+page.Limit, total)], total, err
@@ -159,7 +161,7 @@ func (s *Service) WorkspaceKeys(ctx context.Context, who Principal, ref string, 
 
 // UpdateKey changes a key, which it finds as Key does, and returns it. If the key has these
 // values already, nothing changes. A wrong value is Invalid. A key that is revoked or expired is
-// Conflict. A changed key acts with the next request. w has no Idempotency, and keys have no
+// Conflict, and one with rights is Forbidden for an issued key. A changed key acts with the next request. w has no Idempotency, and keys have no
 // entity tag, so no If-Match holds.
 func (s *Service) UpdateKey(ctx context.Context, w Write, ref string, patch KeyPatch) (Key, error) {
 	return s.changeKey(ctx, w, ref, func(c *change, k *Key) (operation string, err error) {
@@ -213,6 +215,9 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 		}
 		k, err := c.Key(found.ID) // found may have another workspace
 		if err != nil {
+			return err
+		}
+		if err := c.Who.CheckGives(k.Scope); err != nil {
 			return err
 		}
 		wasDisabled := k.Disabled

@@ -25,6 +25,51 @@ func (f *fixture) issueBy(t *testing.T, by domain.Principal, in domain.NewKey) (
 	return k, secret
 }
 
+// TestRightsStayWithTheOperator checks that an issued key neither changes nor gets a key with a right that it cannot give. It may revoke it.
+func TestRightsStayWithTheOperator(t *testing.T) {
+	f := newFixture(t)
+	f.workspace(t, "team")
+	lead := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Workspace: "team", Scope: domain.Scope{Rights: []domain.Right{domain.IssueKeys}, OnlyWorkspace: true}})
+	configured := domain.Principal{KeyID: "config-management-1", Hash: domain.HashSecret("c"), UserID: "c", Kind: domain.ManagementKey}
+	skipping := domain.Scope{Rights: []domain.Right{domain.SkipLogging}}
+	k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: "team", Scope: skipping})
+	for _, tc := range []struct {
+		name string
+		by   domain.Principal
+		may  bool
+	}{{"lead", lead, false}, {"configured", configured, true}} {
+		_, secret, rotated := f.RotateKey(t.Context(), domain.By(tc.by), k.ID, 0)
+		_, updated := f.UpdateKey(t.Context(), domain.By(tc.by), k.ID, domain.KeyPatch{Name: new(tc.name)})
+		_, _, issued := f.IssueKey(t.Context(), domain.By(tc.by), domain.NewKey{Kind: domain.InferenceKey, Workspace: "team", Scope: skipping})
+		for what, err := range map[string]error{"rotate": rotated, "update": updated, "issue": issued} {
+			if (err == nil) != tc.may || err != nil && domain.KindOf(err) != domain.Forbidden {
+				t.Errorf("%s %s: got %v, want that it may: %t", tc.name, what, err, tc.may)
+			}
+		}
+		if (secret != "") != tc.may {
+			t.Errorf("%s gets the secret %q", tc.name, secret)
+		}
+	}
+	if _, err := f.RevokeKey(t.Context(), domain.By(lead), k.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeyListsAreLimited checks that a list of keys waits for its turn, but not longer than it may take.
+func TestKeyListsAreLimited(t *testing.T) {
+	f := newFixture(t)
+	configured := domain.Principal{KeyID: "config-management-1", Hash: domain.HashSecret("c"), UserID: "c", Kind: domain.ManagementKey}
+	list := func() error {
+		_, _, err := f.WorkspaceKeys(t.Context(), configured, "", false, domain.Page{Limit: 1})
+		return err
+	}
+	if err := list(); err != nil {
+		t.Error(err)
+	}
+	f.LimitKeyLists(-time.Second)
+	wantKind(t, list(), domain.Unavailable, "The list of keys took too long")
+}
+
 // TestReachOfKeys checks which keys a management key sees and changes, and what it may give.
 func TestReachOfKeys(t *testing.T) {
 	f := newFixture(t)

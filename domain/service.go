@@ -40,6 +40,7 @@ type Service struct {
 
 	scans   limiter // of presets
 	reports limiter // of usage
+	lists   limiter // of keys
 
 	latest    atomic.Int64 // what timestamp returned last, in milliseconds
 	useWrites atomic.Int32 // uses of keys in flight to the store
@@ -58,6 +59,7 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 		store: store, now: now, newID: newID,
 		scans:   limiter{make(chan struct{}, 2), 5 * time.Second, "The search took too long: ask without q and sort, or in a smaller workspace"},
 		reports: limiter{make(chan struct{}, 2), 10 * time.Second, "The report took too long: ask for a shorter period or for step=day"},
+		lists:   limiter{make(chan struct{}, 2), 5 * time.Second, "The list of keys took too long: ask again later"},
 	}
 	s.UseMemory(NewMemory(DefaultMemory))
 	return s

@@ -319,6 +319,15 @@ func (p Principal) CheckIssueKeys() error {
 	return p.Require(IssueKeys, "Keys cannot be managed")
 }
 
+// CheckGives returns a Forbidden error unless p may have a key of a scope, which may be nil: an issued key gives no rights, so it gets no
+// secret of a key that has some, and changes none.
+func (p Principal) CheckGives(s *Scope) error {
+	if p.Scope != nil && s != nil && len(s.Rights) > 0 {
+		return &problem.Error{Kind: problem.Forbidden, Message: fmt.Sprintf("The key has the right %s, which only the operator gives", s.Rights[0])}
+	}
+	return nil
+}
+
 // IsServer reports whether p is the server itself, such as its admin endpoint, and not a key.
 func (p Principal) IsServer() bool { return p.Kind == ManagementKey && p.Hash == (KeyHash{}) }
 

@@ -99,7 +99,8 @@ type Request struct {
 	// added, and not in Resolution.Dropped.
 	Takes []string
 	// Measured tells that a limit of tokens or costs holds for the request. Resolution.Asked is filled then, and a chat
-	// stream is asked for its usage, also if it names no preset, or says that it does not want that.
+	// stream is asked for its usage, also if it names no preset, or says that it does not want that. A request in which
+	// a gateway may read that it asks for something else is Invalid.
 	Measured bool
 	// Trial is the version to apply instead of a stored one, nil for none. The request then needs no reference.
 	Trial *Trial
@@ -219,6 +220,12 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		if err := r.checkUnresolved(ctx, m, sent); err != nil {
 			return out, err
 		}
+		switch { // what a gateway may read in another way
+		case m.isMeasured && sent.OtherType:
+			return out, mustBe("content-type", "must be application/json, with no parameter but charset=utf-8")
+		case m.isMeasured && request.Err != nil:
+			return out, request.Err
+		}
 		out.Body = draft.Body{sent.Body}
 		if m.dropsAttribution && request.Err == nil { // else a gateway may read it in another way
 			if rest := prompts.WithoutAttribution(request.Fields, sent.Body); rest != nil {
@@ -228,19 +235,16 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		if asking := m.withStreamUsage(sent.Body); asking != nil {
 			out.Body, out.Rewritten, out.StreamUsageAdded = asking, true, true
 		}
-		if err := m.fillImageModel(&out, sent); err != nil {
+		err := m.fillImageModel(&out, sent)
+		if err == nil && m.isMeasured {
+			out.Asked, err = askedOf(sent.Dialect, m.sent)
+		}
+		if err != nil {
 			out.Body = nil
 			return out, err
 		}
 		if r.config.TellModel {
 			out.Model = modelOf(m.sent)
-		}
-		switch {
-		case !m.isMeasured:
-		case request.Err != nil:
-			out.Asked = unknownAsked
-		default:
-			out.Asked = askedOf(sent.Dialect, m.sent)
 		}
 		return out, nil
 	}
@@ -295,15 +299,17 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
+	if m.isMeasured {
+		if out.Asked, err = askedOf(sent.Dialect, m.Value); err != nil {
+			return out, err
+		}
+	}
 	merged, err := m.Compose()
 	if err != nil {
 		return out, err
 	}
 	if r.config.TellModel {
 		out.Model = modelOf(m.Value)
-	}
-	if m.isMeasured {
-		out.Asked = askedOf(sent.Dialect, m.Value)
 	}
 	for i := range m.Parts { // their values refer to the request's body
 		m.Parts[i] = draft.Part{Member: rawjson.Member{Name: m.Parts[i].Name}, From: m.Parts[i].From}

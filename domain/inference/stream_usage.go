@@ -2,8 +2,11 @@ package inference
 
 import (
 	"bytes"
+	"cmp"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -25,9 +28,6 @@ func (m *merger) addStreamUsage() {
 
 // withStreamUsage is addStreamUsage for the body of a request without a preset. It returns nil if nothing is added.
 func (m *merger) withStreamUsage(body []byte) draft.Body {
-	if m.request.Err != nil { // a gateway may read it in another way
-		return nil
-	}
 	value := m.askingOptions(m.sent)
 	if value == nil {
 		return nil
@@ -156,45 +156,71 @@ type Asked struct {
 	Models []string
 	// MaxTokens is how many output tokens each choice may have, 0 if the request does not say.
 	MaxTokens int64
+	// Thinking is how many of them reasoning may have, which some gateways let it have beyond MaxTokens. 0 is for a request
+	// that does not say.
+	Thinking int64
 	// Choices is how many are generated, at least 1.
 	Choices int64
 }
 
-// The bounds of Asked are more than any gateway takes.
+// The bounds of Asked are as much as any gateway takes.
 const (
 	maxAskedModels = 64
-	mostTokens     = 10_000_000
-	mostChoices    = 1_024
+	mostTokens     = 1_000_000
+	mostChoices    = 128
 )
-
-// unknownAsked is for what a gateway may read in another way.
-var unknownAsked = Asked{Models: []string{""}, Choices: 1}
 
 // maxTokensFields bound the output tokens. Where there are several, gateways differ in which counts.
 var maxTokensFields = map[domain.Dialect][]string{
 	domain.Chat: {"max_tokens", "max_completion_tokens"}, domain.Responses: {"max_output_tokens"}, domain.Messages: {"max_tokens"},
 }
 
-// askedOf returns the Asked of a request with fields.
-func askedOf(d domain.Dialect, field func(name string) jsontext.Value) Asked {
-	largest := func(most int64, names ...string) (n int64) {
-		for _, name := range names {
-			if value := field(name); value.Kind() == '0' {
-				f, _ := strconv.ParseFloat(string(value), 64) // infinite if it is too large
+// askedOf returns the Asked of a request with fields. What a gateway may read in another way is Invalid.
+func askedOf(d domain.Dialect, field func(name string) jsontext.Value) (asked Asked, err error) {
+	largest := func(most int64, paths ...string) (n int64) {
+		for _, path := range paths {
+			outer, inner, isInner := strings.Cut(path, "/")
+			value := field(outer)
+			if isInner {
+				value = rawjson.Get(value, inner)
+			}
+			f := math.NaN()
+			if value.Kind() == '0' {
+				f, _ = strconv.ParseFloat(string(value), 64) // infinite if it is too large
+			}
+			if f == math.Trunc(f) {
 				n = max(n, int64(min(f, float64(most))))
+			} else if value != nil {
+				err = cmp.Or(err, mustBe("/"+path, "must be an integer"))
 			}
 		}
 		return n
 	}
-	asked := Asked{MaxTokens: largest(mostTokens, maxTokensFields[d]...), Choices: max(largest(mostChoices, "n", "best_of"), 1)}
+	asked = Asked{
+		MaxTokens: largest(mostTokens, maxTokensFields[d]...), Thinking: largest(mostTokens, "thinking/budget_tokens", "reasoning/max_tokens"),
+		Choices: max(largest(mostChoices, "n", "best_of"), 1),
+	}
+	if stream := field("stream"); stream != nil && stream.Kind() != 't' && stream.Kind() != 'f' {
+		err = cmp.Or(err, mustBe("/stream", "must be true or false"))
+	}
+	for _, name := range [...]string{streamOptions, "thinking", "reasoning"} {
+		if value := field(name); value != nil && err == nil {
+			if _, broken := rawjson.ReadStrict(value); broken != nil {
+				err = mustBe("/"+name, broken.Error())
+			}
+		}
+	}
+	if err != nil {
+		return Asked{}, err
+	}
 	if model := field("model"); model != nil && !rawjson.IsText(model, "") {
 		asked.Models = append(asked.Models, modelName(model))
 	}
 	for _, name := range [...]string{"models", "fallbacks"} {
 		for _, model := range rawjson.Items(field(name)) {
 			if len(asked.Models) == maxAskedModels {
-				asked.Models[0] = ""
-				return asked
+				asked.Models[maxAskedModels-1] = ""
+				return asked, nil
 			}
 			if model.Kind() == '{' {
 				model = rawjson.Get(model, "model")
@@ -206,9 +232,14 @@ func askedOf(d domain.Dialect, field func(name string) jsontext.Value) Asked {
 		asked.Models = append(asked.Models, modelName(svg))
 	}
 	if asked.Models == nil {
-		asked.Models = unknownAsked.Models
+		asked.Models = []string{""}
 	}
-	return asked
+	return asked, nil
+}
+
+// mustBe returns an Invalid error for a field that has to be clear because of a limit.
+func mustBe(place, what string) error {
+	return domain.InvalidAt(place, what+", because a limit of costs or tokens holds")
 }
 
 // modelName returns the name of a model.

@@ -3,6 +3,7 @@ package inference_test
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -292,7 +293,6 @@ func TestMeasuredStreams(t *testing.T) {
 		`{"stream":true, "stream_options":{"include_usage":true}}`:                        "",
 		`{"stream":false}`:                   "",
 		`{"model":"m"}`:                      "",
-		`{"stream":true,"stream":true}`:      "",
 		`{"stream":true,"stream_options":7}`: "",
 		`{"stream":true,"stream_options":{"include_usage":true},"a":1}  `: "",
 	} {
@@ -312,7 +312,7 @@ func TestAsked(t *testing.T) {
 	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"stored","max_tokens":50}`})
 	resolver := r.resolver(t, inference.Config{})
 	long := strings.Repeat("m", 300)
-	const most = 10_000_000
+	const most = 1_000_000
 	for _, tc := range []struct {
 		dialect domain.Dialect
 		body    string
@@ -326,20 +326,65 @@ func TestAsked(t *testing.T) {
 		{chat, `{"model":"m","max_tokens":7,"max_completion_tokens":1}`, inference.Asked{Models: []string{"m"}, MaxTokens: 7, Choices: 1}},
 		{chat, `{"model":"m","max_tokens":1,"max_completion_tokens":7}`, inference.Asked{Models: []string{"m"}, MaxTokens: 7, Choices: 1}},
 		{chat, `{"model":"m","max_tokens":-1e400,"n":-1}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
-		{chat, `{"model":"m","max_tokens":"7","max_output_tokens":7}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":null,"n":null,"stream":null,"max_output_tokens":"7"}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":7,"reasoning":{"max_tokens":5e1},"thinking":{"budget_tokens":9}}`, inference.Asked{Models: []string{"m"}, MaxTokens: 7, Thinking: 50, Choices: 1}},
 		{domain.Responses, `{"model":"m","max_tokens":1,"max_output_tokens":9}`, inference.Asked{Models: []string{"m"}, MaxTokens: 9, Choices: 1}},
 		{domain.Messages, `{"model":"m","max_tokens":9}`, inference.Asked{Models: []string{"m"}, MaxTokens: 9, Choices: 1}},
 		{chat, `{"model":"m","n":4,"best_of":8}`, inference.Asked{Models: []string{"m"}, Choices: 8}},
 		{chat, `{"model":"a","models":["b",7],"fallbacks":[{"model":"c"},"d"]}`, inference.Asked{Models: []string{"a", "b", "", "c", "d"}, Choices: 1}},
 		{chat, `{"model":"` + long + `"}`, inference.Asked{Models: []string{""}, Choices: 1}},
-		{chat, `{"models":["x"` + strings.Repeat(`,"m"`, 64) + `]}`, inference.Asked{Models: slices.Concat([]string{""}, slices.Repeat([]string{"m"}, 63)), Choices: 1}},
+		{chat, `{"models":["x"` + strings.Repeat(`,"m"`, 64) + `]}`, inference.Asked{Models: slices.Concat([]string{"x"}, slices.Repeat([]string{"m"}, 62), []string{""}), Choices: 1}},
 		{chat, `{}`, inference.Asked{Models: []string{""}, Choices: 1}},
-		{chat, `{"model":"m","max_tokens":1,"max_tokens":9}`, inference.Asked{Models: []string{""}, Choices: 1}},
 		{chat, `{"preset":"p"}`, inference.Asked{Models: []string{"stored"}, MaxTokens: 50, Choices: 1}},
 	} {
 		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: []byte(tc.body), Measured: true})
 		if err != nil || !reflect.DeepEqual(got.Asked, tc.want) {
 			t.Errorf("%.80s: got %+v, %v, want %+v", tc.body, got.Asked, err, tc.want)
+		}
+	}
+}
+
+// TestAskedMustBeClear refuses requests under limits of which a gateway may read that they ask for more. Without limits they pass.
+func TestAskedMustBeClear(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"stored"}`})
+	resolver := r.resolver(t, inference.Config{})
+	_, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: []byte(`{"a":"&max_tokens=9"}`), OtherType: true, Measured: true})
+	if !strings.Contains(fmt.Sprint(err), "content-type: must be application/json") {
+		t.Errorf("a form: got %v", err)
+	}
+	for _, tc := range []struct {
+		dialect      domain.Dialect
+		fields, want string
+	}{
+		{chat, `"max_tokens":"7"`, "/max_tokens: must be an integer"},
+		{chat, `"max_tokens":1,"max_completion_tokens":"30000"`, "/max_completion_tokens: must be an integer"},
+		{chat, `"max_tokens":0.5`, "/max_tokens: must be an integer"},
+		{chat, `"n":"3"`, "/n: must be an integer"},
+		{chat, `"best_of":[3]`, "/best_of: must be an integer"},
+		{chat, `"reasoning":{"max_tokens":"9"}`, "/reasoning/max_tokens: must be an integer"},
+		{domain.Messages, `"thinking":{"budget_tokens":true}`, "/thinking/budget_tokens: must be an integer"},
+		{domain.Responses, `"max_output_tokens":{}`, "/max_output_tokens: must be an integer"},
+		{chat, `"stream":"true"`, "/stream: must be true or false"},
+		{chat, `"stream":1`, "/stream: must be true or false"},
+		{chat, `"stream":true,"stream_options":{"include_usage":true,"include_usage":false}`, "/stream_options: "},
+		{chat, `"stream":true,"stream_options":{"include_usage":false,"include_usage":true}`, "/stream_options: "},
+		{domain.Messages, `"thinking":{"budget_tokens":1,"budget_tokens":9}`, "/thinking: "},
+		{chat, `"stream":false,"stream":true`, "/stream: duplicate name"},
+		{chat, `"max_tokens":1,"max_tokens":9`, "/max_tokens: duplicate name"},
+		{chat, `"max_tokens":1,`, "not valid JSON"},
+	} {
+		for _, model := range []string{"m", "@preset/p"} {
+			body := []byte(`{"model":"` + model + `",` + tc.fields + `}`)
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: body, Measured: true})
+			if domain.KindOf(err) != domain.Invalid || !strings.Contains(fmt.Sprint(err), tc.want) || got.Body != nil {
+				t.Errorf("%s: got %v, %v, want %q", body, got.Body, err, tc.want)
+			}
+			if model == "m" {
+				if got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: body}); err != nil || got.Body.String() != string(body) {
+					t.Errorf("%s without limits: got %s, %v", body, got.Body, err)
+				}
+			}
 		}
 	}
 }

@@ -45,8 +45,10 @@ type Request struct {
 	// Tokens count if Unknown is empty.
 	Tokens  answer.Tokens
 	Unknown answer.Reason
-	// Content is answer.Seen.Content, if limits need it.
-	Content int64
+	// Content, Told, Cut and Bare are those of answer.Seen, if limits need them.
+	Content   int64
+	Told      answer.Tokens
+	Cut, Bare bool
 	// Cost counts if HasCost is true. Estimated says that it comes from Prices.
 	Cost               decimal.Decimal
 	HasCost, Estimated bool

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -15,15 +16,15 @@ const (
 	MaxShortText = 8 << 20
 )
 
-// Shortener keeps a JSON text that comes in pieces. It keeps "…" in the place of a long string, so the
-// memory that it takes does not grow with the texts in it. Its zero value begins a text. It is not
+// Shortener keeps a JSON text that comes in pieces. It keeps "…" and the size in the place of a long string, so the
+// memory that it takes does not grow with the texts in it. SizeOf reads that. Its zero value begins a text. It is not
 // safe for concurrent use.
 type Shortener struct {
 	text      []byte
 	begin     int // of the string, in text
 	inString  bool
 	isEscaped bool // the string's next byte follows a backslash
-	isLong    bool // the string
+	size      int  // of the string so far, if it is long
 }
 
 // Reset begins another text.
@@ -57,14 +58,36 @@ func (s *Shortener) Add(piece []byte) {
 
 // keep keeps a part of a string, or of what is between two strings.
 func (s *Shortener) keep(part []byte, isString bool) {
-	if isString && (s.isLong || len(s.text)-s.begin+len(part) > MaxShortString) {
-		s.isLong = s.inString
-		if s.text = append(s.text[:s.begin], "…"...); s.isLong {
+	if isString && (s.size > 0 || len(s.text)-s.begin+len(part) > MaxShortString) {
+		if s.size == 0 {
+			s.size = len(s.text) - s.begin
+		}
+		s.size += len(part)
+		if s.text = append(s.text[:s.begin], mark...); s.inString {
 			return
 		}
-		part = []byte{'"'}
+		s.text = strconv.AppendInt(s.text, int64(s.size-len(`"`)), 10)
+		part, s.size = []byte{'"'}, 0
 	}
 	s.text = append(s.text, part...)
+}
+
+// mark begins what stands for a long string.
+const mark = "…"
+
+// SizeOf returns how many bytes a string of a text that a Shortener kept has inside, as written. A string that was
+// written as one that stands for another is read as that. Other values, and what is cut, have none.
+func SizeOf(value jsontext.Value) int {
+	if value.Kind() != '"' || len(value) < len(`""`) {
+		return 0
+	}
+	inside := insideOf(value)
+	if digits, isMarked := bytes.CutPrefix(inside, []byte(mark)); isMarked {
+		if size, err := strconv.Atoi(string(digits)); err == nil && size >= 0 {
+			return size
+		}
+	}
+	return len(inside)
 }
 
 // plainEnd returns where the first quote, backslash or control character of text is.

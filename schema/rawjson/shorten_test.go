@@ -41,3 +41,20 @@ func FuzzShortener(f *testing.F) {
 		}
 	})
 }
+
+// TestSizeOf compares sizes of strings that a Shortener kept with those that were written.
+func TestSizeOf(t *testing.T) {
+	for _, inside := range []string{"", "a", `x\n\"`, strings.Repeat("é", 128), strings.Repeat("x", 257), strings.Repeat(`\"`, 500), "…", "…x", "…-1"} {
+		text := []byte(`{"a":"` + inside + `"}`)
+		for _, size := range []int{1, 7, len(text)} {
+			if got := rawjson.SizeOf(rawjson.Get(shortened(text, size), "a")); got != len(inside) {
+				t.Errorf("%q in pieces of %d: got %d, want %d", inside, size, got, len(inside))
+			}
+		}
+	}
+	for _, value := range []string{"", `"`, "7", "null", "[1]"} {
+		if got := rawjson.SizeOf([]byte(value)); got != 0 {
+			t.Errorf("%s: got %d, want 0", value, got)
+		}
+	}
+}

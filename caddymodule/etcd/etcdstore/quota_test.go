@@ -45,7 +45,7 @@ func TestLimitOfThreeNodes(t *testing.T) {
 			wait.Go(func() {
 				for time.Since(begin) < 30*time.Second {
 					var ticket quota.Ticket
-					if k.Admit(t.Context(), &ticket, caller, time.Now()) != nil || ticket.Reserve(t.Context(), quota.Preset{}, 1, cost*1e9) != nil {
+					if k.Admit(t.Context(), &ticket, caller, time.Now()) != nil || ticket.Reserve(t.Context(), quota.Preset{}, quota.Estimate{Tokens: 1, Nanos: cost * 1e9}, time.Now()) != nil {
 						return
 					}
 					passed.Add(1)

@@ -68,7 +68,7 @@ func (f *fixture) caller(limits domain.KeyLimits) Caller {
 func (f *fixture) pass(k *Keeper, c Caller, usd float64, now time.Time) bool {
 	f.t.Helper()
 	var ticket Ticket
-	if k.Admit(f.t.Context(), &ticket, c, now) != nil || ticket.Reserve(f.t.Context(), Preset{}, 1, 0) != nil {
+	if k.Admit(f.t.Context(), &ticket, c, now) != nil || ticket.Reserve(f.t.Context(), Preset{}, Estimate{Tokens: 1}, now) != nil {
 		return false
 	}
 	ticket.End(Used{Tokens: 1, Nanos: nanosOf(usd), WorkspaceID: f.workspace.ID}, now)
@@ -173,6 +173,41 @@ func TestSumsOutliveProcesses(t *testing.T) {
 	}
 }
 
+// TestSumsEnd has requests of a billion dollars each, whose sum is more than a number holds. It stays full, also in another
+// process, and a row in which it became negative is read as full.
+func TestSumsEnd(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	limited := f.caller(domain.KeyLimits{Limit: new(float64(domain.MaxLimitUSD)), Limits: &domain.Limits{TokensPerDay: domain.MaxLimit}})
+	check := func(k *Keeper) {
+		t.Helper()
+		spent := k.SpentBy(t.Context(), f.store, noon, f.key.ID, f.workspace.ID)
+		for _, of := range spent {
+			if of.Of(domain.Lifetime) < domain.MaxLimitUSD {
+				t.Errorf("got %v, want more than every limit", of)
+			}
+		}
+		if len(spent) != 2 || f.pass(k, limited, 0, noon) {
+			t.Error("a request passes")
+		}
+	}
+	for round := range 30 {
+		if !f.pass(k, f.caller(domain.KeyLimits{}), domain.MaxLimitUSD, noon) {
+			t.Fatal("a request without limits does not pass")
+		}
+		if round%5 == 4 {
+			f.flush(k, noon)
+			check(k)
+			check(f.keeper())
+		}
+	}
+	of := rowWindow{number: momentOf(noon).windows[daily], amount: amount{tokens: -5, nanos: -1}}
+	got, err := decodeRow((&row{windows: [intervals][]rowWindow{{of}}}).encode())
+	if want := (amount{tokens: full, nanos: full}); err != nil || got.windows[daily][0].amount != want {
+		t.Errorf("a negative sum: got %v, %v, want %v", got.windows, err, want)
+	}
+}
+
 // TestWrongClocks has nodes spend of one limit whose clocks are wrong. They leave the window of the others as it is, also for
 // a node that begins.
 func TestWrongClocks(t *testing.T) {
@@ -244,7 +279,7 @@ func TestDebtIsNotForgotten(t *testing.T) {
 	c := f.caller(domain.KeyLimits{Limits: &domain.Limits{TokensPerMinute: 100}})
 	use := func(at time.Time) bool {
 		var ticket Ticket
-		if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), Preset{}, 1, 0) != nil {
+		if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), Preset{}, Estimate{Tokens: 1}, at) != nil {
 			return false
 		}
 		ticket.End(Used{Tokens: 1500, WorkspaceID: f.workspace.ID}, at)
@@ -271,7 +306,7 @@ func TestRatesDoNotGoBack(t *testing.T) {
 	passAll := func(c Caller, p Preset, at time.Time) {
 		for {
 			var ticket Ticket
-			if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), p, 0, 0) != nil {
+			if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), p, Estimate{}, at) != nil {
 				return
 			}
 			ticket.End(Used{}, at)
@@ -305,7 +340,7 @@ func TestRatesDoNotGoBack(t *testing.T) {
 	passAll(c, p, noon)
 	for i := range slow {
 		passAll(c, p, later)
-		if slow[i].Reserve(t.Context(), p, 0, 0) == nil {
+		if slow[i].Reserve(t.Context(), p, Estimate{}, later) == nil {
 			passed++
 			slow[i].End(Used{}, later)
 		}
@@ -528,7 +563,7 @@ func TestSpendingIsBounded(t *testing.T) {
 			for _, r := range requests {
 				done.Go(func() {
 					var ticket Ticket
-					ok := k.Admit(t.Context(), &ticket, c, now) == nil && ticket.Reserve(t.Context(), Preset{}, int64(100*r.estimate), nanosOf(r.estimate)) == nil
+					ok := k.Admit(t.Context(), &ticket, c, now) == nil && ticket.Reserve(t.Context(), Preset{}, Estimate{Tokens: int64(100 * r.estimate), Nanos: nanosOf(r.estimate)}, now) == nil
 					used := Used{Tokens: int64(100 * r.cost), Nanos: nanosOf(r.cost), WorkspaceID: f.workspace.ID}
 					counts := r.cost
 					switch r.ending {
@@ -650,7 +685,7 @@ func BenchmarkLimits(b *testing.B) {
 					if k.Admit(ctx, &ticket, of.caller, now) != nil {
 						b.Fatal("refused")
 					}
-					if ticket.IsLimited(of.preset) && ticket.Reserve(ctx, of.preset, 1000, 1000) != nil {
+					if ticket.IsLimited(of.preset) && ticket.Reserve(ctx, of.preset, Estimate{Tokens: 1000, Nanos: 1000, StatedTokens: 900, StatedNanos: 900}, now) != nil {
 						b.Fatal("refused")
 					}
 					ticket.End(Used{Tokens: 900, Nanos: 900, PresetID: of.preset.ID, WorkspaceID: of.preset.WorkspaceID}, now)
@@ -684,7 +719,7 @@ func TestOfSeveralAtOnceOnePasses(t *testing.T) {
 				begun.Done()
 				begun.Wait()
 				if errs[i] == nil {
-					errs[i] = tickets[i].Reserve(t.Context(), Preset{}, 5000, nanosOf(3))
+					errs[i] = tickets[i].Reserve(t.Context(), Preset{}, Estimate{Tokens: 5000, Nanos: nanosOf(3)}, noon)
 				}
 			})
 		}
@@ -706,6 +741,80 @@ func TestOfSeveralAtOnceOnePasses(t *testing.T) {
 		if !f.pass(k, c, 0, noon) {
 			t.Fatal("a request does not pass after the others")
 		}
+	}
+}
+
+// TestStatedMoreThanALimit refuses requests that state more than a whole limit of their key, workspace or preset. They use no limit, and
+// one that states as much as the limit passes.
+func TestStatedMoreThanALimit(t *testing.T) {
+	f := newFixture(t)
+	f.use.Reached = func(context.Context, string, func(domain.Tx) (bool, error)) error {
+		t.Error("a limit was told to be reached")
+		return nil
+	}
+	workspace := *f.workspace
+	workspace.Budgets = domain.Budgets{domain.Monthly: {LimitUSD: 100}}
+	free, limited := &domain.KeyLimits{}, &domain.KeyLimits{Limit: new(1.0), Limits: &domain.Limits{TokensPerDay: 1000, TokensPerMinute: 10}}
+	for _, of := range []struct {
+		scope         Scope
+		key           *domain.KeyLimits
+		preset        *domain.PresetLimits
+		tokens, nanos int64
+		message       string
+	}{
+		{OfKey, limited, nil, 1, 1e9, "Key limit exceeded (total limit): the output that this request allows"},
+		{OfKey, limited, nil, 1000, 1, "Rate limit exceeded: 1000 tokens per day for this key: the output"},
+		{OfWorkspace, free, nil, 1, 100e9, "Workspace monthly budget of $100 exceeded: the output"},
+		{OfPreset, free, &domain.PresetLimits{TokensPerDay: 500}, 500, 1, "Rate limit exceeded: 500 tokens per day for this preset: the output"},
+		{OfPreset, free, &domain.PresetLimits{CostPerDay: 5}, 1, 5e9, "Preset daily limit of $5 exceeded: the output"},
+	} {
+		k, p := f.keeper(), f.preset
+		p.Limits = of.preset
+		for _, more := range []int64{1, 0} {
+			var ticket Ticket
+			if err := k.Admit(t.Context(), &ticket, Caller{KeyID: f.key.ID, Key: of.key, Workspace: &workspace}, noon); err != nil {
+				t.Fatal(err)
+			}
+			tokens, nanos := of.tokens, of.nanos
+			if tokens > 1 {
+				tokens += more
+			} else {
+				nanos += more
+			}
+			err := ticket.Reserve(t.Context(), p, Estimate{Tokens: tokens, Nanos: nanos, StatedTokens: tokens, StatedNanos: nanos}, noon)
+			if refused, ok := errors.AsType[*Error](err); (more == 1) != ok || ok && (refused.Scope != of.scope || !strings.HasPrefix(refused.Error(), of.message)) {
+				t.Errorf("%s, %d tokens and %d nanos: got %v, want %q", of.scope, tokens, nanos, err, of.message)
+			}
+			ticket.Cancel()
+		}
+	}
+}
+
+// TestReserveOverMidnight has bodies come before and after midnight. Each is checked against what its own day has left.
+func TestReserveOverMidnight(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	before := time.Date(2026, 11, 29, 23, 59, 59, 0, time.UTC)
+	after := before.Add(50 * time.Second)
+	c := f.caller(domain.KeyLimits{Limit: new(10.0), LimitReset: domain.Daily})
+	tickets := make([]Ticket, 100)
+	for i := range tickets {
+		if err := k.Admit(t.Context(), &tickets[i], c, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := 0
+	for f.pass(k, c, 1, after) {
+		passed++
+	}
+	for i := range tickets {
+		if tickets[i].Reserve(t.Context(), Preset{}, Estimate{Tokens: 1, Nanos: 1e9}, after) == nil {
+			passed++
+			tickets[i].End(Used{Tokens: 1, Nanos: 1e9, WorkspaceID: f.workspace.ID}, after)
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d requests for a dollar pass a daily limit of 10", passed)
 	}
 }
 

@@ -32,6 +32,8 @@ type Error struct {
 	Interval domain.Interval
 	// InFlight tells that the window is not used up, but those in flight may use the rest.
 	InFlight bool
+	// TooMuch tells that the output which the request allows is more than the whole limit.
+	TooMuch bool
 	// LimitUSD and SpendUSD are for Cost.
 	LimitUSD, SpendUSD float64
 	// Limit is for the other kinds.
@@ -51,6 +53,14 @@ var toldKinds = [...]Kind{Cost, RequestsPerDay, TokensPerDay}
 
 // Error returns the message for the client. For costs, it is that of OpenRouter.
 func (r *Error) Error() string {
+	if r.TooMuch {
+		return r.limit() + ": the output that this request allows, its max_tokens times n, is more than the whole limit"
+	}
+	return r.limit()
+}
+
+// limit returns the message without what is special about the request.
+func (r *Error) limit() string {
 	switch {
 	case r.InFlight && r.Kind == Cost:
 		return fmt.Sprintf("Requests in flight may spend what is left of the %s limit of this %s: try again when they have ended", r.Interval, r.Scope)

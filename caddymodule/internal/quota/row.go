@@ -81,6 +81,7 @@ func decodeRow(b []byte) (r row, err error) {
 			for _, n := range w.fields() {
 				next(n)
 			}
+			w.tokens, w.nanos = bounded(w.tokens), bounded(w.nanos)
 			r.windows[i] = append(r.windows[i], w)
 		}
 	}
@@ -98,6 +99,14 @@ func decodeRow(b []byte) (r row, err error) {
 		return row{}, errRow
 	}
 	return r, nil
+}
+
+// bounded returns a sum of a row as sums are now. One that has become negative, as they could once, is full.
+func bounded(n int64) int64 {
+	if n < 0 {
+		return full
+	}
+	return min(n, full)
 }
 
 // readRow returns the row of an id, an empty one if there is none.

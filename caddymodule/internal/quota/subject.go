@@ -98,7 +98,7 @@ const mostDebt = 16
 func (b *bounds) tokensOf(a amount) int64 { return min(a.tokens, mostDebt*b.tokensAMinute) }
 
 // nanosOf returns an amount in billionths of a US dollar.
-func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, math.MaxInt64/4))) }
+func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, full))) }
 
 func usdOf(nanos int64) float64 { return float64(nanos) / 1e9 }
 
@@ -161,6 +161,22 @@ func (s *subject) checkTokens(b *bounds, m *moment, flight int64) *Error {
 		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
 	case used+flight >= b.tokensADay:
 		return &Error{Scope: s.scope, Kind: TokensPerDay, Interval: domain.Daily, Limit: b.tokensADay, InFlight: true, RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// checkStated refuses a request that states more than a whole limit. It could use up what all requests share.
+func (s *subject) checkStated(b *bounds, m *moment, stated amount) *Error {
+	for i := intervals - 1; i >= 0; i-- { // the broadest first
+		if limit := b.nanos[i]; stated.nanos > limit {
+			return &Error{
+				Scope: s.scope, Kind: Cost, Interval: domain.Intervals[i], TooMuch: true, ResetsAt: resetOf(i, m.at),
+				LimitUSD: usdOf(limit), SpendUSD: usdOf(s.windowOf(i, m).used().nanos),
+			}
+		}
+	}
+	if stated.tokens > b.tokensADay {
+		return &Error{Scope: s.scope, Kind: TokensPerDay, Interval: domain.Daily, Limit: b.tokensADay, TooMuch: true, RetryAfter: resetOf(daily, m.at).Sub(m.at)}
 	}
 	return nil
 }

@@ -44,13 +44,13 @@ func (k *Keeper) Admit(ctx context.Context, t *Ticket, c Caller, now time.Time) 
 	t.at = momentOf(now)
 	if w != nil { // first, because a refused request counts nowhere
 		s := k.hold(w.ID, OfWorkspace, w.ID, now)
-		if err := t.enter(ctx, s, workspaceBounds(w, s)); err != nil {
+		if err := t.enter(ctx, s, workspaceBounds(w, s), &t.at); err != nil {
 			return err
 		}
 	}
 	if c.isLimited() {
 		s := k.hold(c.KeyID, OfKey, "", now)
-		if err := t.enter(ctx, s, c.boundsOf(s)); err != nil {
+		if err := t.enter(ctx, s, c.boundsOf(s), &t.at); err != nil {
 			return err
 		}
 	}
@@ -58,14 +58,14 @@ func (k *Keeper) Admit(ctx context.Context, t *Ticket, c Caller, now time.Time) 
 }
 
 // enter lets the request through for a subject that is held. If it is refused, the ticket is as without it.
-func (t *Ticket) enter(ctx context.Context, s *subject, b *bounds) error {
-	t.keeper.read(ctx, s, &t.at)
+func (t *Ticket) enter(ctx context.Context, s *subject, b *bounds, m *moment) error {
+	t.keeper.read(ctx, s, m)
 	if s.scope != OfWorkspace && !t.shown.bounds.hasRates() {
 		t.shown = held{s, b}
 	}
-	refused := s.checkSpent(b, &t.at)
+	refused := s.checkSpent(b, m)
 	if refused == nil {
-		refused = s.enter(b, &t.at)
+		refused = s.enter(b, m)
 	}
 	if refused != nil {
 		s.release()
@@ -93,31 +93,42 @@ func (t *Ticket) bounds(some func(b *bounds) bool) bool {
 // IsLimited reports whether a limit holds for the request, of its key, its workspace or a preset.
 func (t *Ticket) IsLimited(p Preset) bool { return t.number > 0 || p.Limits != nil }
 
+// Estimate is what a request may use.
+type Estimate struct {
+	Tokens, Nanos int64
+	// StatedTokens and StatedNanos are of the output alone that the request itself allows.
+	StatedTokens, StatedNanos int64
+}
+
 // Reserve counts a request, whose body is known now, with the estimate of what it will use until it ends. A
-// request that is refused counts nowhere. The error is a *Error.
-func (t *Ticket) Reserve(ctx context.Context, p Preset, tokens, nanos int64) error {
+// request that is refused counts nowhere, as one that states more than a whole limit. The error is a *Error.
+func (t *Ticket) Reserve(ctx context.Context, p Preset, e Estimate, now time.Time) error {
+	m := momentOf(now) // the body may have come over midnight
 	if p.Limits != nil {
 		if t.number == 0 {
-			t.at = momentOf(time.Now())
+			t.at = m
 		}
-		s := t.keeper.hold(p.ID, OfPreset, p.WorkspaceID, t.at.at)
-		if err := t.enter(ctx, s, p.boundsOf(s)); err != nil {
+		s := t.keeper.hold(p.ID, OfPreset, p.WorkspaceID, now)
+		if err := t.enter(ctx, s, p.boundsOf(s), &m); err != nil {
 			return err
 		}
 	}
-	t.estimate = amount{tokens: tokens, nanos: nanos}
+	estimate, stated := amount{tokens: e.Tokens, nanos: e.Nanos}, amount{tokens: e.StatedTokens, nanos: e.StatedNanos}
 	for i, h := range t.holds[:t.number] {
-		refused := h.reserve(h.bounds, &t.at, t.estimate)
+		refused := h.checkStated(h.bounds, &m, stated)
+		if refused == nil {
+			refused = h.reserve(h.bounds, &m, estimate)
+		}
 		if refused == nil {
 			continue
 		}
 		for _, earlier := range t.holds[:i] {
-			earlier.settle(t.estimate, amount{}, t.at.at)
+			earlier.settle(estimate, amount{}, now)
 		}
-		t.estimate = amount{}
 		t.refuse(refused, h.subject)
 		return refused
 	}
+	t.estimate = estimate
 	return nil
 }
 
@@ -156,6 +167,8 @@ type Used struct {
 	UnknownTokens, UnknownCost bool
 	// PresetID and WorkspaceID are those of the request, empty for none.
 	PresetID, WorkspaceID string
+	// Answer is how many output tokens each choice has for Keeper.SeeAnswer, 0 for none.
+	Answer int64
 }
 
 // End ends a ticket whose request went to the gateway. Its use counts for its key, its workspace and its preset, also if they have no

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,11 @@ type amount struct{ requests, tokens, nanos int64 }
 
 func (a amount) isZero() bool { return a == amount{} }
 
+// full is where sums end. It is more than any limit, and three times as much is an int64.
+const full = math.MaxInt64 / 4
+
 func (a amount) plus(b amount) amount {
-	return amount{a.requests + b.requests, a.tokens + b.tokens, a.nanos + b.nanos}
+	return amount{min(a.requests+b.requests, full), min(a.tokens+b.tokens, full), min(a.nanos+b.nanos, full)}
 }
 
 func (a amount) minus(b amount) amount {
@@ -51,14 +55,15 @@ type sum struct{ requests, tokens, nanos atomic.Int64 }
 func (s *sum) load() amount { return amount{s.requests.Load(), s.tokens.Load(), s.nanos.Load()} }
 
 func (s *sum) add(a amount) {
-	if a.requests != 0 {
-		s.requests.Add(a.requests)
-	}
-	if a.tokens != 0 {
-		s.tokens.Add(a.tokens)
-	}
-	if a.nanos != 0 {
-		s.nanos.Add(a.nanos)
+	add(&s.requests, a.requests)
+	add(&s.tokens, a.tokens)
+	add(&s.nanos, a.nanos)
+}
+
+// add adds n to a sum.
+func add(to *atomic.Int64, n int64) {
+	for before := to.Load(); n != 0 && !to.CompareAndSwap(before, min(before+min(n, full), full)); {
+		before = to.Load()
 	}
 }
 

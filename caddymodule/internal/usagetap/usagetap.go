@@ -153,13 +153,16 @@ func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 	used := &usage.Request{
 		Dialect: t.dialect, Model: seen.Model, Status: status, Failed: seen.Failed, Aborted: aborted,
 		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
-		Content: seen.Content,
-		Start:   begun, Duration: time.Since(begun),
+		Content: seen.Content, Told: seen.Told, Cut: seen.Cut, Bare: seen.Bare,
+		Start: begun, Duration: time.Since(begun),
 		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
 	}
-	if told := cmp.Or(seen.Cost, gatewayanswer.CostOf(t.Header())); told != "" {
-		cost, err := decimal.NewFromString(told)
-		used.Cost, used.HasCost = cost, err == nil
+	told := seen.Cost
+	if told == "" && !seen.Streamed { // a header cannot tell what a stream is going to cost
+		told = gatewayanswer.CostOf(t.Header())
+	}
+	if cost, err := decimal.NewFromString(told); err == nil {
+		used.Cost, used.HasCost = cost, true
 	}
 	if status == 0 || status >= 400 {
 		used.Unknown = "" // an error uses nothing, unless it says so

@@ -55,8 +55,15 @@ type Seen struct {
 	// completed, incomplete or failed response, message_stop, a completed image, or an error in place of these.
 	Ended bool
 	// Content is how many bytes of content have passed, if Reader.CountContent was called: of texts, reasoning, refusals and
-	// tool arguments in the events of a stream, and of the whole body otherwise. What cannot be read counts whole.
+	// tool arguments in the events of a stream, or in the answer's body. What cannot be read counts whole.
 	Content int64
+	// Told are the figures that the answer has told, the largest of each, also if Unknown is not empty, if Reader.CountContent
+	// was called.
+	Told Tokens
+	// Cut reports whether the answer broke off before its end.
+	Cut bool
+	// Bare reports whether the answer's body is an error, and has no choices, output, content or data.
+	Bare bool
 	// Unknown is why the tokens are unknown, "" if they are known. A failed answer that
 	// says no usage has known tokens: none.
 	Unknown Reason

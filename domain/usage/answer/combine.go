@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,6 +18,7 @@ type summary struct {
 	final        bool // usage has its final counts
 	broken       bool // the last event with usage cannot be read
 	failed       bool
+	bare         bool // Seen.Bare
 	ended        bool // the last event of a stream has passed
 	firstContent time.Time
 }
@@ -26,12 +28,14 @@ func (s *summary) addBody(d domain.Dialect, body jsontext.Value) {
 	s.model = textOf(body, "model")
 	s.setUsage(d, rawjson.Get(body, "usage"), true)
 	s.failed = hasError(body) || textOf(body, "status") == "failed" || kindIn(body) == errorKind
+	hasMember := func(name string) bool { return rawjson.Get(body, name) != nil }
+	s.bare = s.failed && !slices.ContainsFunc([]string{"choices", "output", "content", "data"}, hasMember)
 }
 
 // add takes over what an event of a stream says, which passed at now.
 func (s *summary) add(d domain.Dialect, event jsontext.Value, k eventKind, now time.Time) {
 	s.failed = s.failed || k == errorKind || k == failedKind || hasError(event)
-	if s.firstContent.IsZero() && contentSize(event, maxContentDepth) > 0 {
+	if s.firstContent.IsZero() && contentSize(event, contentNames, maxContentDepth) > 0 {
 		s.firstContent = now
 	}
 	switch d {
@@ -65,10 +69,11 @@ func (s *summary) setModel(event, inner jsontext.Value, isLast bool) {
 	}
 }
 
-// setUsage sets the usage, unless it is nil.
+// setUsage adds the usage, unless it is nil.
 func (s *summary) setUsage(d domain.Dialect, usage jsontext.Value, final bool) {
 	if usage != nil {
-		s.usage, s.final, s.broken = figuresOf(d, usage), final, false
+		s.usage.update(figuresOf(d, usage))
+		s.final, s.broken = final, false
 	}
 }
 

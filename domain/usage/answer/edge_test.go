@@ -124,14 +124,15 @@ func TestFailures(t *testing.T) {
 	}{
 		"no error":                {domain.Chat, `{"error":null,` + known + `}`, Seen{Tokens: three}},
 		"a false error":           {domain.Chat, `{"error":false,` + known + `}`, Seen{Tokens: three}},
-		"an error":                {domain.Chat, `{"error":"x"}`, Seen{Failed: true}},
+		"an error":                {domain.Chat, `{"error":"x"}`, Seen{Failed: true, Bare: true}},
 		"an empty error":          {domain.Chat, `{"error":"",` + known + `}`, Seen{Tokens: three}},
 		"a number for a model":    {domain.Chat, `{"model":1,` + known + `}`, Seen{Tokens: three}},
-		"a failed response":       {domain.Responses, `{"status":"failed","model":"\ud83d\ude00"}`, Seen{Failed: true, Model: "😀"}},
+		"a failed response":       {domain.Responses, `{"status":"failed","model":"\ud83d\ude00"}`, Seen{Failed: true, Bare: true, Model: "😀"}},
 		"a status that is none":   {domain.Responses, `{"status":1,` + counts + `}`, Seen{Tokens: three}},
 		"a model that is no text": {domain.Chat, "{\"model\":\"a\xff\xfe\"," + known + "}", Seen{Model: "a\uFFFD\uFFFD", Tokens: three}},
 		"a name in escapes":       {domain.Chat, `data: {"us\u0061ge":{"prompt_tokens":3,"completion_tokens":4}}` + "\n\n", Seen{Tokens: three}},
 		"the kind, not the name":  {domain.Messages, "event: message_stop\ndata: {\"type\":\"message_delta\"," + counts + "}\n\n", Seen{Tokens: three}},
+		"an error with output":    {domain.Responses, `{"error":"x","output":[]}`, Seen{Failed: true}},
 		"deltas":                  {domain.Messages, `data: {"type":"message_delta",` + counts + `}` + "\n\n" + `data: {"type":"message_delta","usage":{"input_tokens":null,"output_tokens":5,"cost":"1"}}`, Seen{Tokens: Tokens{Input: 3, Output: 5}}},
 	} {
 		contentType := jsonType

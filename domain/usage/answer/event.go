@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"maps"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -78,24 +80,28 @@ var contentNames = rawjson.NewNames(
 	"reasoning_details", "summary", "tool_calls", "function_call", "function", "custom", "arguments", "input", "audio", "transcript",
 )
 
+// bodyNames are contentNames, and those of a body that is no stream.
+var bodyNames = func() rawjson.Names {
+	names := rawjson.NewNames("message", "output")
+	maps.Copy(names, contentNames)
+	return names
+}()
+
 // maxContentDepth is more than the depth of any content.
 const maxContentDepth = 12
 
-// contentSize returns how many bytes of text, reasoning, refusals and tool arguments are in a part of an event, as written.
-func contentSize(part jsontext.Value, depth int) (size int) {
+// contentSize returns how many bytes of text, reasoning, refusals and tool arguments are in the members of some names, as written.
+func contentSize(part jsontext.Value, names rawjson.Names, depth int) (size int) {
 	if depth == 0 {
 		return 0
 	}
 	for _, item := range rawjson.Items(part) {
-		size += contentSize(item, depth-1)
+		size += contentSize(item, names, depth-1)
 	}
 	for name, value := range rawjson.Pairs(part) {
-		if contentNames[string(name[1:len(name)-1])] != "" {
-			size += contentSize(value, depth-1)
+		if len(name) > len(`""`) && names[string(name[1:len(name)-1])] != "" { // a body may be cut
+			size += contentSize(value, names, depth-1)
 		}
 	}
-	if part.Kind() == '"' {
-		size = len(part) - len(`""`)
-	}
-	return size
+	return size + rawjson.SizeOf(part)
 }

@@ -3,6 +3,7 @@ package answer
 import (
 	"bytes"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/shopspring/decimal"
@@ -78,39 +79,41 @@ func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
 	return f
 }
 
-// update takes over what later says. Missing members keep their values.
+// update takes over what later says. Of two numbers the larger stays: what breaks off may have told zeros last.
 func (f *figures) update(later figures) {
 	if !f.said {
 		*f = later
 		return
 	}
-	f.broken = f.broken || later.broken
+	f.broken = later.broken
 	for i, n := range later.counts {
-		if n != unsaid {
+		if n == bad || n > f.counts[i] {
 			f.counts[i] = n
 		}
 	}
-	if later.cost != "" {
+	if before, isFirst := decimal.NewFromString(f.cost); isFirst != nil {
+		f.cost = later.cost
+	} else if now, err := decimal.NewFromString(later.cost); err == nil && now.GreaterThan(before) {
 		f.cost = later.cost
 	}
 }
 
 // tokens returns the counts. ok is false if one is bad or a needed one is missing.
 func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
-	if !f.said || f.broken || f.counts[input] == unsaid || f.counts[output] == unsaid {
+	if !f.said || f.broken || f.counts[input] == unsaid || f.counts[output] == unsaid || slices.Contains(f.counts[:], bad) {
 		return Tokens{}, false
 	}
-	for i, n := range f.counts {
-		if n == bad {
-			return Tokens{}, false
-		}
-		f.counts[i] = max(n, 0)
-	}
-	t = Tokens{f.counts[input], f.counts[output], f.counts[cacheRead], f.counts[cacheWrite], f.counts[reasoning]}
+	return f.told(cacheApart), true
+}
+
+// told returns the counts that were told, and zero for the others.
+func (f *figures) told(cacheApart bool) Tokens {
+	of := func(place int) int64 { return max(f.counts[place], 0) }
+	t := Tokens{of(input), of(output), of(cacheRead), of(cacheWrite), of(reasoning)}
 	if cacheApart {
 		t.Input += t.CacheRead + t.CacheWrite
 	}
-	return t, true
+	return t
 }
 
 // costOf returns the cost of a usage object, as Seen.Cost. With the caller's own key, the provider's

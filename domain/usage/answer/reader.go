@@ -90,7 +90,7 @@ func (r *Reader) Tee(sink func([]byte)) { r.tee = sink }
 // NeedsTime reports whether the next Write needs a time: it may have the first content.
 func (r *Reader) NeedsTime() bool { return r.streamed && !r.closed && r.summary.firstContent.IsZero() }
 
-// CountContent has Seen.Content counted, which takes time for each event. Call it before Write.
+// CountContent has Seen.Content and Seen.Told counted, which takes time for each event. Call it before Write.
 func (r *Reader) CountContent() { r.counts = true }
 
 // Write reads the answer's next bytes, which passed at now. It never fails, never keeps p,
@@ -124,6 +124,14 @@ func (r *Reader) read(p []byte, now time.Time) {
 	r.content += len(p)
 	if r.text.Add(p); len(r.text.Text()) > rawjson.MaxShortText {
 		r.reason = TooLarge
+		r.countBody()
+	}
+}
+
+// countBody counts the content of a body, or of as much of it as was kept.
+func (r *Reader) countBody() {
+	if r.counts {
+		r.content = min(r.content, contentSize(r.text.Text(), bodyNames, maxContentDepth))
 	}
 }
 
@@ -149,15 +157,16 @@ func (r *Reader) Close(complete bool) Seen {
 	case !r.any:
 	case rawjson.Check(r.text.Text()) == nil:
 		s.addBody(r.dialect, r.text.Text())
+		r.countBody()
 	default:
 		broken = complete
 	}
 	if s.ended { // whatever breaks off behind it
 		complete, truncated = true, false
 	}
-	r.seen = Seen{Streamed: r.streamed, Ended: s.ended}
+	r.seen = Seen{Streamed: r.streamed, Ended: s.ended, Cut: !complete, Bare: s.bare}
 	if r.counts {
-		r.seen.Content = int64(r.content)
+		r.seen.Content, r.seen.Told = int64(r.content), s.usage.told(r.dialect == domain.Messages)
 	}
 	// How much of broken bytes is decoded depends on the pieces in which they come.
 	if r.reason != Encoding {

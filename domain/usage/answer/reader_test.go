@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -77,7 +78,7 @@ func check(t *testing.T, d domain.Dialect, contentType string, body []byte, comp
 	return whole
 }
 
-// TestContentIsCounted counts the content of streams, in any pieces, and all bytes of other answers.
+// TestContentIsCounted counts the content of streams and bodies, in any pieces, and all bytes of what cannot be read.
 func TestContentIsCounted(t *testing.T) {
 	const chatEvent, delta = `data: {"model":"m","choices":[{"delta":{"content":"`, `data: {"type":"response.output_text.delta","delta":"`
 	long := strings.Repeat("x", 1000)
@@ -93,7 +94,13 @@ func TestContentIsCounted(t *testing.T) {
 		{"messages", domain.Messages, sseType, "", "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"12345\"}}\n\n", 5},
 		{"an error", domain.Chat, sseType, "", "data: {\"error\":{\"message\":\"no\"}}\n\n", 0},
 		{"no JSON", domain.Chat, sseType, "", "data: hello\n\n", 5},
-		{"a body", domain.Chat, jsonType, "", "{\"choices\":[]} ", 15},
+		{"a body", domain.Chat, jsonType, "", `{"id":"12345","choices":[{"message":{"role":"x","content":"` + long + `"},"logprobs":{"content":[{"token":"12345","top_logprobs":[]}]}}]}`, 1000},
+		{"a body of responses", domain.Responses, jsonType, "", `{"output":[{"type":"message","content":[{"type":"output_text","text":"12345"}]},{"type":"function_call","arguments":"{}"}]}`, 7},
+		{"a body of messages", domain.Messages, jsonType, "", `{"type":"message","content":[{"type":"thinking","thinking":"12"},{"type":"tool_use","input":{"text":"345"}}]}`, 5},
+		{"an image", domain.Images, jsonType, "", `{"data":[{"b64_json":"` + long + `"}]}`, 0},
+		{"an error body", domain.Chat, jsonType, "", `{"error":{"message":"no"}}`, 0},
+		{"a cut body", domain.Chat, jsonType, "", `{"choices":[`, 12},
+		{"a body that looks long", domain.Chat, jsonType, "", `{"choices":[{"message":{"content":"…9999"}}]}`, int64(len(`{"choices":[{"message":{"content":"…9999"}}]}`))},
 		{"another type", domain.Chat, "text/html", "", long, 1000},
 		{"another coding", domain.Chat, sseType, "compress", long, 1000},
 	} {
@@ -106,6 +113,51 @@ func TestContentIsCounted(t *testing.T) {
 			if got := r.Close(false).Content; got != tc.want {
 				t.Errorf("%s in pieces of %d: got %d bytes of content, want %d", tc.name, step, got, tc.want)
 			}
+		}
+	}
+}
+
+// TestContentOfALargeBody counts the content of a body that is too large to be read, as far as it was kept. It may end anywhere.
+func TestContentOfALargeBody(t *testing.T) {
+	begin := `{"choices":[{"message":{"content":"` + strings.Repeat("x", 1000) + `"},"logprobs":[`
+	for _, more := range []string{`{"token":"a"},`, `"`, `{`, `[`, `1,`, `{"choices":"`, `{"choices"`} {
+		r := New(domain.Chat, jsonType, "")
+		r.CountContent()
+		r.Write([]byte(begin), epoch)
+		r.Write([]byte(strings.Repeat(more, rawjson.MaxShortText/len(more))), epoch)
+		const rest = 100
+		r.Write([]byte(strings.Repeat(" ", rest)), epoch)
+		if got := r.Close(true); got.Unknown == TooLarge && (got.Content < 1000 || got.Content > 1000+2*rest) {
+			t.Errorf("%s: got %d bytes of content, want those of the text and what came later", more, got.Content)
+		}
+	}
+}
+
+// TestToldFigures has answers tell figures and break off, or tell smaller ones later.
+func TestToldFigures(t *testing.T) {
+	const start = `data: {"type":"message_start","message":{"usage":{"input_tokens":200000,"output_tokens":1,"cache_read_input_tokens":7}}}` + "\n\n"
+	usage := func(text string) string { return `data: {"usage":` + text + "}\n\n" }
+	for _, tc := range []struct {
+		name     string
+		d        domain.Dialect
+		in       string
+		complete bool
+		want     Tokens
+		cost     string
+		unknown  Reason
+		isCut    bool
+	}{
+		{"a message that breaks off", domain.Messages, start, false, Tokens{Input: 200_007, Output: 1, CacheRead: 7}, "", Aborted, true},
+		{"zeros last", domain.Chat, usage(`{"prompt_tokens":10,"completion_tokens":9,"cost":0.5}`) + usage(`{"prompt_tokens":0,"completion_tokens":0,"cost":0}`), true, Tokens{Input: 10, Output: 9}, "0.5", "", false},
+		{"rising", domain.Chat, usage(`{"prompt_tokens":10,"completion_tokens":0}`) + usage(`{"prompt_tokens":10,"completion_tokens":9,"cost":0.5}`), false, Tokens{Input: 10, Output: 9}, "0.5", "", true},
+		{"a part", domain.Chat, usage(`{"completion_tokens":9}`), true, Tokens{Output: 9}, "", Malformed, false},
+		{"the end", domain.Chat, usage(`{"prompt_tokens":1,"completion_tokens":9}`) + "data: [DONE]\n\n", false, Tokens{Input: 1, Output: 9}, "", "", false},
+	} {
+		r := New(tc.d, sseType, "")
+		r.CountContent()
+		r.Write([]byte(tc.in), epoch)
+		if got := r.Close(tc.complete); got.Told != tc.want || got.Cost != tc.cost || got.Unknown != tc.unknown || got.Cut != tc.isCut {
+			t.Errorf("%s: seen %+v, want told %+v, cost %q, unknown %q, cut %t", tc.name, got, tc.want, tc.cost, tc.unknown, tc.isCut)
 		}
 	}
 }

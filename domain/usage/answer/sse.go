@@ -102,10 +102,10 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	s.ended = s.ended || isLast
 }
 
-// countContent counts the content of an event's data, whose long strings may be left out of its size. A stream of responses
-// has all content in deltas, and repeats it.
+// countContent counts the content of an event's data, which was of a size. A stream of responses has all content in deltas,
+// and repeats it.
 func (r *Reader) countContent(data jsontext.Value, size int) {
-	part, left := data, size-len(data)
+	part := data
 	switch {
 	case !r.counts, bytes.HasPrefix(data, chatEnd):
 		return
@@ -113,11 +113,9 @@ func (r *Reader) countContent(data jsontext.Value, size int) {
 		r.content += size
 		return
 	case r.dialect == domain.Responses:
-		if part = rawjson.Get(data, "delta"); part == nil {
-			return
-		}
+		part = rawjson.Get(data, "delta")
 	}
-	r.content += max(left, 0) + contentSize(part, maxContentDepth)
+	r.content += min(size, contentSize(part, contentNames, maxContentDepth))
 }
 
 // addsNothing reports whether the first line of an event's data has none of the names that still matter,
