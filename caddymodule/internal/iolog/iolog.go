@@ -259,12 +259,6 @@ func (e *Entry) Drop() {
 	}
 }
 
-// masked returns a text of a stranger without keys.
-func masked(text string) string {
-	out, _ := secrets.Mask([]byte(text))
-	return string(out)
-}
-
 // detailsEvent is the name of an event that has what the attributes of its span have. Langfuse reads it, and would
 // take gen_ai.prompt.name of the span for the input otherwise.
 const detailsEvent = "gen_ai.client.inference.operation.details"
@@ -280,7 +274,7 @@ func (e *Entry) broadcast(span trace.Span, used *usage.Request) {
 		provider = "anthropic"
 	}
 	list := []attribute.KeyValue{attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.provider.name", provider)}
-	for name, text := range map[string]string{"gen_ai.request.model": masked(used.Asked), "gen_ai.conversation.id": masked(e.session)} {
+	for name, text := range map[string]string{"gen_ai.request.model": secrets.MaskText(used.Asked), "gen_ai.conversation.id": secrets.MaskText(e.session)} {
 		if text != "" {
 			list = append(list, attribute.String(name, text))
 		}
@@ -363,7 +357,7 @@ func (e *Entry) fields(used *usage.Request) []zap.Field {
 		zap.String("preset", presetOf(used)), zap.String("label", used.Label),
 		zap.String("key_id", used.KeyID), zap.String("key_name", e.keyName),
 		zap.Reflect("dialect", used.Dialect), // as clients see it
-		zap.String("model_asked", masked(used.Asked)), zap.String("model", masked(used.Model)),
+		zap.String("model_asked", secrets.MaskText(used.Asked)), zap.String("model", secrets.MaskText(used.Model)),
 		zap.Int("status", used.Status), zap.Bool("failed", used.Failed), zap.Bool("aborted", used.Aborted), zap.Bool("streamed", used.Streamed),
 	}
 	if used.Unknown == "" {

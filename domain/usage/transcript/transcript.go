@@ -206,7 +206,7 @@ func (r *Reader) Close() Answer {
 	slices.SortStableFunc(r.choices, func(a, b *choice) int { return cmp.Compare(a.index, b.index) })
 	rest := MaxSide
 	for _, c := range r.choices {
-		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: masked(c.finish)}
+		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: secrets.MaskText(c.finish)}
 		for _, p := range c.parts {
 			p.text.endRun()
 			text, hasKeys := secrets.Mask(p.text.text)
@@ -222,7 +222,7 @@ func (r *Reader) Close() Answer {
 
 // finish returns the part with a text.
 func (p *part) finish(text []byte) Part {
-	out := Part{Type: p.kind, ID: masked(p.id), Name: masked(p.name)}
+	out := Part{Type: p.kind, ID: secrets.MaskText(p.id), Name: secrets.MaskText(p.name)}
 	switch {
 	case p.kind != toolType:
 		out.Content = strings.ToValidUTF8(string(text), "\uFFFD")
@@ -233,11 +233,6 @@ func (p *part) finish(text []byte) Part {
 		out.Arguments = rawjson.Quote(strings.ToValidUTF8(string(text), "\uFFFD"))
 	}
 	return out
-}
-
-func masked(text string) string {
-	out, _ := secrets.Mask([]byte(text))
-	return string(out)
 }
 
 // choice returns the message of an index.
