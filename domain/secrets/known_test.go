@@ -69,7 +69,7 @@ func TestMask(t *testing.T) {
 		// Ends.
 		`{"api_key":"<ab>`, `{\"api_key\":\"<ab>`, `a <eyJhbGci>`, `Bearer <a1>`, `token=<a1>`, `a <sk-a>`,
 	} {
-		want, hidden := "", ""
+		var want, hidden string
 		for rest := text; rest != ""; {
 			before, key, _ := strings.Cut(rest, "<")
 			if key, rest, _ = strings.Cut(key, ">"); key != "" {

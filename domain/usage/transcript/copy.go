@@ -259,6 +259,9 @@ func (c *Copy) grow(n int) {
 	}
 }
 
+// Size is how much memory the copy takes, in bytes.
+func (c *Copy) Size() int { return cap(c.text) }
+
 // End ends the text. Further pieces must not follow.
 func (c *Copy) End() Side {
 	c.endRun()

@@ -84,6 +84,10 @@ func TestInput(t *testing.T) {
 			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"f","arguments":{}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`,
 		},
 		{
+			domain.Responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_text","text":"Hi"}]},{"role":"user","content":""},{"type":"function_call_output","call_id":"c"}]}`,
+			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"user","parts":[]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":null}]}],"Tools":null}`,
+		},
+		{
 			domain.Images, `{"prompt":"a cat","input_references":[{"type":"image_url","image_url":{"url":"x"}}]}`,
 			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"a cat"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]}],"Tools":null}`,
 		},
