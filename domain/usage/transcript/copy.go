@@ -70,17 +70,9 @@ type Copy struct {
 func (c *Copy) Add(piece []byte) {
 	c.grow(len(piece))
 	for i := 0; i < len(piece) && !c.cut; i++ {
-		if c.isLeft && c.escaped == 0 && len(c.gap) == 0 {
-			begin := i
-			for i < len(piece) && isDigit[piece[i]] {
-				i++
-			}
-			c.digits, c.line = c.digits+i-begin, c.line+i-begin
-			if i == len(piece) {
-				return
-			}
-		}
 		switch char := piece[i]; {
+		case c.inString && c.escaped == 0 && isDigit[char]:
+			i += c.addDigits(piece[i:]) - 1
 		case !c.inString:
 			c.between(char)
 		case c.escaped > 0:
@@ -100,9 +92,32 @@ func (c *Copy) Add(piece []byte) {
 	}
 }
 
+// addDigits reads the digits of base64 that a piece begins with, and returns how many these were.
+func (c *Copy) addDigits(piece []byte) (n int) {
+	room := mostDigits[c.place] - c.digits
+	if c.isLeft {
+		room = len(piece)
+	}
+	room = min(room, len(piece), max(maxRead+1-len(c.text), 1))
+	if room <= 0 || len(c.gap) > 0 || c.digits == 0 && endsWith(c.text, `\`) {
+		c.add(piece[0])
+		return 1
+	}
+	for n < room && isDigit[piece[n]] {
+		n++
+	}
+	if c.digits == 0 {
+		c.run = len(c.text)
+	}
+	if c.digits, c.line = c.digits+n, c.line+n; !c.isLeft {
+		c.text = append(c.text, piece[:n]...)
+	}
+	return n
+}
+
 // addPlain reads the next piece of a text that is not within JSON, until the copy has more than most bytes.
 func (c *Copy) addPlain(text string, most int) (isWhole bool) {
-	for i := range len(text) {
+	for i := 0; i < len(text); i++ {
 		if len(c.text) > most {
 			return false
 		}
@@ -176,7 +191,7 @@ func (c *Copy) add(char byte) {
 		c.gap = append(c.gap, char)
 	default:
 		c.endRun()
-		if c.text = append(c.text, char); char == ',' && endsWith(c.text, ";base64,") {
+		if c.text = append(c.text, char); char == ',' && endsWith(c.text[:len(c.text)-1], ";base64") {
 			c.place = inURL
 		}
 	}
@@ -226,11 +241,15 @@ func isMixed(run []byte) bool {
 }
 
 func endsWith(text []byte, end string) bool {
-	return len(text) >= len(end) && strings.EqualFold(string(text[len(text)-len(end):]), end)
+	return len(text) >= len(end) && text[len(text)-1] == end[len(end)-1] && strings.EqualFold(string(text[len(text)-len(end):]), end)
 }
 
 // endRun ends a run of base64 digits.
 func (c *Copy) endRun() {
+	if c.digits == 0 {
+		c.place = inText
+		return
+	}
 	if c.isLeft {
 		c.text = append(c.text, '[')
 		c.text = strconv.AppendInt(c.text, int64(c.digits)*3/4, 10)
