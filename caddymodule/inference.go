@@ -48,6 +48,7 @@ type inferenceCall struct {
 	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one
 	logged     *iolog.Entry    // nil if the content is not logged
+	asksNoLog  bool            // the client asks for that
 	values     [2]string       // the memory of headers that nearly all requests have
 }
 
@@ -79,6 +80,7 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 func (h *Handler) newInferenceCall(w http.ResponseWriter, r *http.Request, normalized string, sent ownkeys.Credentials) *inferenceCall {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
 	c.held.Limit = h.Inference.MaxMemory
+	c.asksNoLog = iolog.TakeHeader(r.Header)
 	c.mapPlaceholders()
 	return c
 }

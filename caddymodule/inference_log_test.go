@@ -457,11 +457,11 @@ func TestBroadcast(t *testing.T) {
 	}, {
 		"gen_ai.provider.name": "anthropic", "gen_ai.request.model": "openai/gpt-5", "gen_ai.system_instructions": `[{"type":"text","content":"Be brief."}]`,
 		"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"Hi"}]}]`, "gen_ai.response.finish_reasons": "error;",
-		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Hel"}]}]`,
+		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Hel"}],"finish_reason":"error"}]`,
 	}, {
-		"gen_ai.operation.name": "generate_content", "gen_ai.provider.name": "openai", "gen_ai.prompt.name": "", "langfuse.trace.name": "", "gen_ai.response.finish_reasons": "",
+		"gen_ai.operation.name": "generate_content", "gen_ai.provider.name": "openai", "gen_ai.prompt.name": "", "langfuse.trace.name": "", "gen_ai.response.finish_reasons": "stop;",
 		"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"a cat"}]}]`,
-		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"image","content":"{\"b64_json\":\"[75 bytes]\",\"output_format\":\"png\"}"}]}]`,
+		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"image","content":"{\"b64_json\":\"[75 bytes]\",\"output_format\":\"png\"}"}],"finish_reason":"stop"}]`,
 	}, {
 		"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"of the key"}]}]`, "gen_ai.output.messages": "", "gen_ai.response.finish_reasons": "",
 	}}

@@ -273,7 +273,7 @@ func (c *inferenceCall) rememberSession(used *usage.Request) {
 // logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what was sent.
 func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
 	c.logged = c.h.content.Begin(c.r, c.header, iolog.Request{
-		Who: c.who, Session: c.session, ID: c.requestID, IsMuted: c.dryRun || c.route.counts, Memory: c.held.Limit,
+		Who: c.who, Session: c.session, ID: c.requestID, IsMuted: c.dryRun || c.route.counts, AsksNot: c.asksNoLog, Memory: c.held.Limit,
 		Resolver: c.h.Inference.resolver, Service: c.h.service,
 	})
 	if resolution.Rewritten {

@@ -57,7 +57,8 @@ request fails, so that a pipeline can compare the versions before one is put liv
 
 With --replay the gateway gets requests of the log of content again, as their clients sent them,
 but for the version that --version names. Both answers are printed side by side, with their tokens,
-cost and time. Lines of other presets are left out, and those with images or cut requests.
+cost and time. Lines of other presets and workspaces are left out, and those whose request
+is cut, or has images, files or keys.
 
 The command takes an inference key, and works in the workspace of this key.`,
 		Example: `  $ caddy presets try email-copywriter --input "Our shop opens on Monday"

@@ -38,6 +38,7 @@ const (
 type loggedLine struct {
 	RequestID  string               `json:"request_id"`
 	Begun      string               `json:"begun"`
+	Workspace  string               `json:"workspace"`
 	Preset     string               `json:"preset"`
 	Model      string               `json:"model"`
 	Dialect    domain.Dialect       `json:"dialect"`
@@ -49,6 +50,7 @@ type loggedLine struct {
 	Answer     []transcript.Message `json:"answer"`
 	Cut        []string             `json:"cut"`
 	Files      []string             `json:"files"`
+	Masked     []string             `json:"masked"`
 }
 
 type answerTokens struct {
@@ -76,6 +78,10 @@ type replay struct {
 
 // replayFile sends requests of a log to the preset, and prints both answers to each.
 func (t *trial) replayFile(cmd *cobra.Command, a api, slug string) error {
+	p, _, err := a.preset(cmd.Context(), slug)
+	if err != nil {
+		return err
+	}
 	in := cmd.InOrStdin()
 	if t.replay != "-" {
 		file, err := os.Open(t.replay)
@@ -90,7 +96,7 @@ func (t *trial) replayFile(cmd *cobra.Command, a api, slug string) error {
 	all := []replay{}
 	failed, others := 0, 0
 	for n := 1; len(all) < t.limit && lines.Scan(); n++ {
-		line, request, err := t.readLine(slug, lines.Bytes())
+		line, request, err := t.readLine(p, lines.Bytes())
 		switch {
 		case errors.Is(err, errOtherPreset):
 			others++
@@ -115,7 +121,7 @@ func (t *trial) replayFile(cmd *cobra.Command, a api, slug string) error {
 		return fmt.Errorf("reading %s: %w", t.replay, err)
 	}
 	if others > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d lines of other presets are left out.\n", others)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d lines of other presets or workspaces are left out.\n", others)
 	}
 	if t.asJSON {
 		text, err := jsonv2.Marshal(all)
@@ -138,7 +144,7 @@ func (t *trial) replayFile(cmd *cobra.Command, a api, slug string) error {
 var errOtherPreset = errors.New("it is of another preset")
 
 // readLine reads a line of the log, and returns the request that it makes of the preset.
-func (t *trial) readLine(slug string, text []byte) (line loggedLine, request jsontext.Value, err error) {
+func (t *trial) readLine(p client.Preset, text []byte) (line loggedLine, request jsontext.Value, err error) {
 	if err := jsonv2.Unmarshal(text, &line); err != nil || line.Request == nil && line.Sent == nil {
 		return line, nil, errors.New("it is no line of the log of content, or has no request")
 	}
@@ -148,7 +154,7 @@ func (t *trial) readLine(slug string, text []byte) (line loggedLine, request jso
 	}
 	named, _, _ := strings.Cut(line.Preset, "@")
 	switch {
-	case named != "" && named != slug:
+	case line.Workspace != p.WorkspaceID, named != "" && named != p.Slug:
 		return line, nil, errOtherPreset
 	case line.Dialect == domain.Images:
 		return line, nil, errors.New("it is of a route for images")
@@ -158,8 +164,10 @@ func (t *trial) readLine(slug string, text []byte) (line loggedLine, request jso
 		return line, nil, errors.New("the log does not have its whole request")
 	case slices.Contains(line.Files, side):
 		return line, nil, errors.New("the log does not have the images and files of its request")
+	case slices.Contains(line.Masked, side):
+		return line, nil, errors.New("the log does not have the keys in its request")
 	}
-	return line, replayOf(own, named != "", slug, t.version), nil
+	return line, replayOf(own, named != "", p.Slug, t.version), nil
 }
 
 // replayOf returns a client's own request for a version of a preset, which ref names. hasPreset tells that it

@@ -14,15 +14,17 @@ func TestTryReplays(t *testing.T) {
 	s := start(t, g.ServeHTTP)
 	s.presets()
 	s.Manage("POST", "/v1/presets/c/chat/completions", `{"model":"acme/small","messages":[]}`).Want(s.T, 200)
+	workspace := data[struct{ Data object }](t, s.Manage("GET", "/v1/presets/c", "").Body).Data["workspace_id"]
 	line := func(preset, sent, more string) string {
-		return fmt.Sprintf(`{"ts":1,"begun":"2026-11-28T10:00:00.000Z","request_id":"id-1","preset":%q,"dialect":"chat","model":"m-0",`+
+		return fmt.Sprintf(`{"ts":1,"workspace":%q,"begun":"2026-11-28T10:00:00.000Z","request_id":"id-1","preset":%q,"dialect":"chat","model":"m-0",`+
 			`"tokens":{"input_tokens":5,"output_tokens":6},"cost":"0.01","duration_ms":1500,"sent":%s,"request":{"model":"acme/large"},`+
-			`"answer":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"text","content":"A long answer of yesterday, which needs more than one line of the table."}],"finish_reason":"stop"}]%s}`, preset, sent, more)
+			`"answer":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"text","content":"A long answer of yesterday, which needs more than one line of the table."}],"finish_reason":"stop"}]%s}`, workspace, preset, sent, more)
 	}
 	own := `{"model":"own/m@preset/c","stream":true,"messages":[{"role":"user","content":"<Hi>"}],"session_id":"s"}`
 	log := filepath.Join(t.TempDir(), "io.log")
 	text := strings.Join([]string{
 		"no line", line("other@1", own, ""), line("c@1", own, `,"cut":["sent"]`), line("c@1", own, `,"files":["sent","request"]`),
+		line("c@1", own, `,"masked":["sent"]`), strings.Replace(line("c@1", own, ""), fmt.Sprint(workspace), "another", 1),
 		line("c@1", own, ""), line("c@1", `{"model":"m","prompt":{"id":"c","version":1},"messages":[]}`, ""),
 	}, "\n")
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
@@ -45,7 +47,7 @@ func TestTryReplays(t *testing.T) {
 	}
 	if want := "Line 1 is left out: it is no line of the log of content, or has no request\n" +
 		"Line 3 is left out: the log does not have its whole request\nLine 4 is left out: the log does not have the images and files of its request\n" +
-		"1 lines of other presets are left out.\n"; errOut != want {
+		"Line 5 is left out: the log does not have the keys in its request\n2 lines of other presets or workspaces are left out.\n"; errOut != want {
 		t.Errorf("got %q, want %q", errOut, want)
 	}
 	all := data[[]object](t, mustRun(t, "try", "c", "--replay", log, "--limit", "5", "--json"))

@@ -236,15 +236,22 @@ scenario("a line of the log of content fills the form", { key: managementKey }, 
   await makePreset("try-logged");
   await go(page, at("try-logged", "try"));
   await giveKey(page);
+  const { workspace_id: workspace } = await manage("GET", "/presets/try-logged");
   const line = {
-    request_id: "x", dialect: "chat", sent: { model: "@preset/try-logged", temperature: 0.5, seed: 7, messages: [{ role: "user", content: "Of yesterday" }] },
+    request_id: "x", workspace, dialect: "chat", sent: { model: "@preset/try-logged", temperature: 0.5, seed: 7, messages: [{ role: "user", content: "Of yesterday" }] },
     answer: [{ role: "assistant", parts: [{ type: "text", content: "An answer of the log" }], finish_reason: "stop" }],
   };
-  await page.getByRole("textbox", { name: "Text 1" }).evaluate((element, text) => {
+  const paste = (more) => page.getByRole("textbox", { name: "Text 1" }).evaluate((element, text) => {
     const clipboardData = new globalThis.DataTransfer();
     clipboardData.setData("text", text);
     element.dispatchEvent(new globalThis.ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-  }, JSON.stringify(line));
+  }, JSON.stringify({ ...line, ...more }));
+  for (const [more, why] of [[{ workspace: "another" }, /another workspace/], [{ cut: ["sent"] }, /whole request/], [{ files: ["sent"] }, /images and files/], [{ masked: ["request", "sent"] }, /keys/]]) {
+    await paste(more);
+    await shows(page.getByText(/The line of the log is left out/), why);
+  }
+  assert.equal(await page.getByRole("textbox", { name: "Text 1" }).inputValue(), "");
+  await paste({ masked: ["request"] });
   await eventually(async () => assert.equal(await page.getByRole("textbox", { name: "Text 1" }).inputValue(), "Of yesterday"));
   await shows(page.getByRole("region", { name: "Answer of the log" }), /An answer of the log/);
   await page.getByRole("button", { name: "Show what goes up" }).click();

@@ -10,11 +10,11 @@ const replaced = ['model', 'stream', 'stream_options', 'preset', 'prompt', 'prom
 const valueOf = (value) => (value ? JSON.parse(raw(value)) : undefined)
 
 /**
- * Reads a line of the log of content as what someone would type to ask the same, and its answer. It is
- * undefined for any other text.
- * @param {string} text @returns {Logged | undefined}
+ * Reads a line of the log of content as what someone would type to ask the same, and its answer. A line of another
+ * workspace, and one that lacks a part of its request, says why it is left out. It is undefined for any other text.
+ * @param {string} text @param {string} workspace its id @returns {Logged | { why: string } | undefined}
  */
-export function loggedOf(text) {
+export function loggedOf(text, workspace) {
 	if (!text.trimStart().startsWith('{')) {
 		return undefined
 	}
@@ -22,6 +22,12 @@ export function loggedOf(text) {
 	const request = of('sent') ?? of('request'), dialect = /** @type {Dialect} */ (valueOf(of('dialect')))
 	if (request?.kind !== 'object' || !Object.hasOwn(routes, dialect)) {
 		return undefined
+	}
+	const side = of('sent') ? 'sent' : 'request', lacks = (/** @type {string} */ what) => (valueOf(of(what)) ?? []).includes(side)
+	const why = valueOf(of('workspace')) !== workspace ? 'it is of another workspace' : lacks('cut') ? 'the log does not have its whole request'
+		: lacks('files') ? 'the log does not have the images and files of its request' : lacks('masked') ? 'the log does not have the keys in its request' : ''
+	if (why) {
+		return { why }
 	}
 	const conversation = dialect === 'responses' ? 'input' : 'messages'
 	const turns = readTurns(valueOf(memberOf(request, conversation)) ?? [], dialect)

@@ -581,9 +581,13 @@ export function trial(context, preset, draft) {
 	}
 	/** Takes a line of the log of content, in place of what is typed. @param {ClipboardEvent} event */
 	const paste = (event) => {
-		const logged = loggedOf(event.clipboardData?.getData('text') ?? ''), before = read()
+		const logged = loggedOf(event.clipboardData?.getData('text') ?? '', preset.workspace_id), before = read()
 		if (logged) {
 			event.preventDefault()
+		}
+		if (logged && 'why' in logged) {
+			say(`The line of the log is left out: ${logged.why}.`)
+		} else if (logged) {
 			show(logged.trial)
 			store()
 			output.className = 'outputs'

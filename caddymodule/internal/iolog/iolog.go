@@ -2,7 +2,6 @@
 package iolog
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -39,21 +37,33 @@ func (n loggerName) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: caddy.ModuleID(n), New: func() caddy.Module { return n }}
 }
 
-// maxPending bounds the lines that wait to be written. Further ones are lost. Their texts are bounded by the
-// memory of bodies.
-const maxPending = 4096
+const (
+	// maxPending bounds the lines that wait to be written. Further ones are lost. Their texts are bounded by the
+	// memory of bodies.
+	maxPending = 4096
+	// maxWriters bounds the lines that are written at once.
+	maxWriters = 2
+	// patience is how long Close waits.
+	patience = 5 * time.Second
+)
 
-// Log writes lines, one at a time and after the clients have their answers. Its methods are safe for
-// concurrent use. A nil one is closed.
+// Log writes lines after the clients have their answers. Its methods are safe for concurrent use. A nil one is
+// closed.
 type Log struct {
-	logger  *zap.Logger
-	warn    *zap.Logger
-	writing sync.Mutex
+	logger   *zap.Logger
+	warn     *zap.Logger
+	patience time.Duration
 
-	mu            sync.Mutex
-	ended         sync.Cond // of mu: there are fewer pending lines
-	pending, lost int
+	mu      sync.Mutex
+	ended   sync.Cond // of mu: there are fewer pending lines, or Close has waited long enough
+	waiting []*Entry
+	pending int // those, and those that are being written
+	writers int
+	losses  losses
 }
+
+// losses counts lines since the last time when none was pending.
+type losses struct{ lost, bare int }
 
 var errDefaultLog = errors.New("inference: io_log: a log that takes everything would get the content of requests: give it a log of its own in the global options, log io { include " +
 	LoggerName + " … }; in JSON, write " + LoggerName + " among exclude of the other logs, too")
@@ -69,57 +79,124 @@ func New(ctx caddy.Context, warn *zap.Logger) (*Log, error) {
 	if !logger.Core().Enabled(zapcore.InfoLevel) {
 		warn.Warn("no log takes the content of requests: have a log with include " + LoggerName)
 	}
-	l := &Log{logger: logger, warn: warn}
-	l.ended.L = &l.mu
-	return l, nil
+	return newLog(logger, warn), nil
 }
 
-// Close waits for the lines of requests that have ended. Requests may end later, and are logged, too.
+func newLog(logger, warn *zap.Logger) *Log {
+	l := &Log{logger: logger, warn: warn, patience: patience}
+	l.ended.L = &l.mu
+	return l
+}
+
+// Close waits for the lines of requests that have ended, for some seconds at most, since a receiver may hang. Requests
+// may end later, and are logged, too.
 func (l *Log) Close() {
 	if l == nil {
 		return
 	}
+	isLate := false
+	timer := time.AfterFunc(l.patience, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		isLate = true
+		l.ended.Broadcast()
+	})
+	defer timer.Stop()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.pending > 0 {
+	for l.pending > 0 && !isLate {
 		l.ended.Wait()
 	}
-}
-
-// begin counts a line, unless too many wait.
-func (l *Log) begin() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pending == maxPending {
-		l.lost++
-		return false
+	pending := l.pending
+	l.mu.Unlock()
+	if pending > 0 {
+		l.warn.Warn("the log of content hangs: lines are not written yet", zap.Int("lines", pending))
 	}
-	l.pending++
-	return true
 }
 
-// end counts a line that was written. It returns how many lines were lost since the last call.
-func (l *Log) end() (lost int) {
+// begin lets an entry wait to be written, unless too many do. The first line that is lost, or lacks its content, is told at
+// once.
+func (l *Log) begin(e *Entry) bool {
+	l.mu.Lock()
+	before, isTaken := l.losses, l.pending < maxPending
+	switch {
+	case !isTaken:
+		l.losses.lost++
+	case e.isFull:
+		l.losses.bare++
+	}
+	first := before == losses{} && l.losses != before
+	if isTaken {
+		l.pending++
+		l.waiting = append(l.waiting, e)
+		if l.writers < maxWriters {
+			l.writers++
+			go l.writeAll()
+		}
+	}
+	l.mu.Unlock()
+	if first {
+		l.warn.Warn("the log of content is too slow, or has too little memory: lines are lost or lack their content")
+	}
+	return isTaken
+}
+
+// writeAll writes lines until none waits.
+func (l *Log) writeAll() {
+	for {
+		l.mu.Lock()
+		if len(l.waiting) == 0 {
+			l.writers--
+			l.mu.Unlock()
+			return
+		}
+		e := l.waiting[0]
+		l.waiting[0], l.waiting = nil, l.waiting[1:]
+		l.mu.Unlock()
+		l.write(e)
+		if lost := l.end(); lost != (losses{}) {
+			l.warn.Warn("the log of content has caught up", zap.Int("lost_lines", lost.lost), zap.Int("lines_without_content", lost.bare))
+		}
+	}
+}
+
+// end counts a line that was written. If none is pending, it returns what was lost.
+func (l *Log) end() (lost losses) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending--
+	if l.pending--; l.pending == 0 {
+		lost, l.losses, l.waiting = l.losses, losses{}, nil
+	}
 	l.ended.Broadcast()
-	lost, l.lost = l.lost, 0
 	return lost
+}
+
+// write writes the line of a request that has ended.
+func (l *Log) write(e *Entry) {
+	defer e.memory.ReleaseAll()
+	defer e.survive()
+	l.logger.Info("inference request", e.fields()...)
 }
 
 // Header asks that the content of a request is not logged. It is ours, and does not go up.
 const Header = "X-Preset-No-Log"
 
+// TakeHeader takes Header from a request, and reports whether it asks.
+func TakeHeader(h http.Header) bool {
+	asks := strings.EqualFold(h.Get(Header), "true")
+	h.Del(Header)
+	return asks
+}
+
 // Setup is what a configuration says of content.
 type Setup struct {
 	Log       *Log // nil without io_log
 	Broadcast bool
+	warn      *zap.Logger
 }
 
 // NewSetup returns a Setup. See New for its Log.
 func NewSetup(ctx caddy.Context, warn *zap.Logger, logs, broadcasts bool) (s Setup, err error) {
-	if s.Broadcast = broadcasts; logs {
+	if s.Broadcast, s.warn = broadcasts, warn; logs {
 		s.Log, err = New(ctx, warn)
 	}
 	return s, err
@@ -147,20 +224,16 @@ type Request struct {
 	Session  string        // empty without one
 	ID       func() string // of the request
 	IsMuted  bool          // nothing of it is logged
+	AsksNot  bool          // by Header
 	Memory   int64         // for the bodies of all requests. All entries take at most half of that.
 	Resolver *inference.Resolver
 	Service  *domain.Service
 }
 
-// Begin returns an entry for a request, if its workspace logs or broadcasts its content. It takes Header from r, and
-// tells in the header of the response where the key may not ask for that.
+// Begin returns an entry for a request, if its workspace logs or broadcasts its content. It tells in the header of the
+// response where the key may not ask for Header.
 func (s Setup) Begin(r *http.Request, response http.Header, of Request) *Entry {
-	if s.Log == nil && !s.Broadcast {
-		return nil
-	}
-	asksNotTo := strings.EqualFold(r.Header.Get(Header), "true")
-	r.Header.Del(Header)
-	if of.IsMuted {
+	if s.Log == nil && !s.Broadcast || of.IsMuted {
 		return nil
 	}
 	logging, err := of.Resolver.Logging(r.Context(), of.Who)
@@ -168,13 +241,13 @@ func (s Setup) Begin(r *http.Request, response http.Header, of Request) *Entry {
 		return nil
 	}
 	logs, broadcasts := logging.Logs && s.Log != nil, logging.Broadcasts && s.Broadcast && trace.SpanFromContext(r.Context()).IsRecording()
-	if !logs && !broadcasts || asksNotTo && of.Who.MaySkipLogging() {
+	if !logs && !broadcasts || of.AsksNot && of.Who.MaySkipLogging() {
 		return nil
 	}
-	if asksNotTo {
+	if of.AsksNot {
 		response.Set("X-Preset-Ignored", Header)
 	}
-	e := &Entry{log: s.Log, logs: logs, broadcasts: broadcasts, session: of.Session, requestID: of.ID(), memory: heldbody.Reservation{Limit: of.Memory / 2}}
+	e := &Entry{log: s.Log, warn: s.warn, logs: logs, broadcasts: broadcasts, session: of.Session, requestID: of.ID(), memory: heldbody.Reservation{Limit: of.Memory / 2}}
 	if of.Who.Scope != nil { // an issued key
 		key, _ := of.Service.KeyOf(r.Context(), of.Who.Hash)
 		e.keyName = key.Name
@@ -187,6 +260,8 @@ type Entry struct {
 	keyName, requestID, session string
 
 	log              *Log
+	warn             *zap.Logger
+	used             *usage.Request
 	logs, broadcasts bool // where the content goes
 	isWritten        bool // and its memory is the Log's
 
@@ -197,19 +272,29 @@ type Entry struct {
 	answer    *transcript.Reader // nil once it is closed
 	messages  transcript.Answer  // of it
 	hasAnswer bool
-	isFull    bool // for want of memory
+	isFull    bool // there was no memory, so it has no content
+}
+
+// reserve reserves memory. Where there is none, the entry drops its content, and takes no more.
+func (e *Entry) reserve(n int) bool {
+	if !e.isFull && e.memory.Add(int64(n)) != nil {
+		e.isFull, e.sent, e.request, e.answer = true, nil, nil, nil
+		e.memory.ReleaseAll()
+	}
+	return !e.isFull
 }
 
 // copyOf copies a text, unless there is no memory for it. It takes twice the size while it grows.
 func (e *Entry) copyOf(text ...[]byte) *transcript.Copy {
-	if e.memory.Add(2*int64(min(draft.Body(text).Len(), transcript.MaxSide))) != nil {
-		e.isFull = true
+	size := 2*min(draft.Body(text).Len(), transcript.MaxSide) + 1<<10
+	if !e.reserve(size) {
 		return nil
 	}
 	c := new(transcript.Copy)
 	for _, piece := range text {
 		c.Add(piece)
 	}
+	e.memory.Sub(int64(size - c.Size()))
 	return c
 }
 
@@ -230,25 +315,29 @@ func (e *Entry) AddRequest(body draft.Body) {
 // Answer returns the function that begins the answer in a dialect, for a usagetap.Tap.
 func (e *Entry) Answer(d domain.Dialect) func(streamed bool) func([]byte) {
 	return func(streamed bool) func([]byte) {
-		e.answer = transcript.New(d, streamed, func(n int) bool {
-			ok := e.memory.Add(int64(n)) == nil
-			e.isFull = e.isFull || !ok
-			return ok
-		})
-		return e.answer.Write
+		answer := transcript.New(d, streamed, e.reserve)
+		if !e.isFull {
+			e.answer = answer
+		}
+		return answer.Write
 	}
 }
 
 // End writes and broadcasts a request that has ended.
 func (e *Entry) End(span trace.Span, used *usage.Request) {
-	switch {
-	case e == nil:
+	if e == nil {
 		return
-	case e.broadcasts:
-		e.broadcast(span, used)
 	}
-	if e.isWritten = e.logs && e.log.begin(); e.isWritten {
-		go e.log.write(e, used)
+	if e.used = used; e.broadcasts {
+		e.broadcast(span)
+	}
+	e.isWritten = e.logs && e.log.begin(e)
+}
+
+// survive ends a panic, since a flaw in what reads content must not end the server. It tells nothing of the content.
+func (e *Entry) survive() {
+	if recover() != nil {
+		e.warn.Error("a flaw in the log of content: a request is not logged or broadcast", zap.String("request_id", e.requestID), zap.Stack("stack"))
 	}
 }
 
@@ -257,71 +346,6 @@ func (e *Entry) Drop() {
 	if e != nil && !e.isWritten {
 		e.memory.ReleaseAll()
 	}
-}
-
-// masked returns a text of a stranger without keys.
-func masked(text string) string {
-	out, _ := secrets.Mask([]byte(text))
-	return string(out)
-}
-
-// detailsEvent is the name of an event that has what the attributes of its span have. Langfuse reads it, and would
-// take gen_ai.prompt.name of the span for the input otherwise.
-const detailsEvent = "gen_ai.client.inference.operation.details"
-
-// broadcast puts a request that has ended into its span, by OpenTelemetry's conventions for generative AI: as
-// attributes, and as an event with the same. Values are JSON in text, since the readers of spans expect that.
-func (e *Entry) broadcast(span trace.Span, used *usage.Request) {
-	operation, provider := "chat", "openai" // whose form the request has
-	switch used.Dialect {
-	case domain.Images:
-		operation = "generate_content"
-	case domain.Messages:
-		provider = "anthropic"
-	}
-	list := []attribute.KeyValue{attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.provider.name", provider)}
-	for name, text := range map[string]string{"gen_ai.request.model": masked(used.Asked), "gen_ai.conversation.id": masked(e.session)} {
-		if text != "" {
-			list = append(list, attribute.String(name, text))
-		}
-	}
-	add := func(name string, value any) {
-		if text, err := jsonv2.Marshal(value); err == nil {
-			list = append(list, attribute.String(name, string(text)))
-		}
-	}
-	if e.request != nil {
-		if body := e.sideOf(e.request).JSON(); body != nil {
-			in := transcript.InputOf(used.Dialect, body)
-			if len(in.System) > 0 {
-				add("gen_ai.system_instructions", in.System)
-			}
-			add("gen_ai.input.messages", in.Messages)
-			if in.Tools != nil {
-				list = append(list, attribute.String("gen_ai.tool.definitions", string(in.Tools)))
-			}
-		}
-	}
-	if answer := e.closeAnswer(); len(answer.Messages) > 0 {
-		add("gen_ai.output.messages", answer.Messages)
-		if reasons := finishReasons(used.Dialect, answer.Messages); reasons != nil {
-			list = append(list, attribute.StringSlice("gen_ai.response.finish_reasons", reasons))
-		}
-	}
-	span.SetAttributes(list...)
-	span.AddEvent(detailsEvent, trace.WithAttributes(list...))
-}
-
-// finishReasons returns why each message ended. One that should say it and does not ended with an error. Images
-// never say it.
-func finishReasons(d domain.Dialect, messages []transcript.Message) (reasons []string) {
-	if d == domain.Images {
-		return nil
-	}
-	for _, m := range messages {
-		reasons = append(reasons, cmp.Or(m.FinishReason, "error"))
-	}
-	return reasons
 }
 
 // sideOf returns the side of a copy, which ends once.
@@ -344,26 +368,16 @@ func (e *Entry) closeAnswer() transcript.Answer {
 	return e.messages
 }
 
-// write writes the line of a request that has ended.
-func (l *Log) write(e *Entry, used *usage.Request) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.logger.Info("inference request", e.fields(used)...)
-	e.memory.ReleaseAll()
-	if lost := l.end(); lost > 0 {
-		l.warn.Warn("the log of content is too slow: lines are lost", zap.Int("lines", lost))
-	}
-}
-
 // fields returns the fields of a line.
-func (e *Entry) fields(used *usage.Request) []zap.Field {
+func (e *Entry) fields() []zap.Field {
+	used := e.used
 	fields := []zap.Field{
 		zap.String("begun", used.Start.UTC().Format("2006-01-02T15:04:05.000Z07:00")),
 		zap.String("request_id", e.requestID), zap.String("workspace", used.WorkspaceID),
 		zap.String("preset", presetOf(used)), zap.String("label", used.Label),
 		zap.String("key_id", used.KeyID), zap.String("key_name", e.keyName),
 		zap.Reflect("dialect", used.Dialect), // as clients see it
-		zap.String("model_asked", masked(used.Asked)), zap.String("model", masked(used.Model)),
+		zap.String("model_asked", secrets.MaskText(used.Asked)), zap.String("model", secrets.MaskText(used.Model)),
 		zap.Int("status", used.Status), zap.Bool("failed", used.Failed), zap.Bool("aborted", used.Aborted), zap.Bool("streamed", used.Streamed),
 	}
 	if used.Unknown == "" {

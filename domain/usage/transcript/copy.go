@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,13 +20,25 @@ const (
 	// slack is how much more is read before a side is cut. So a key at the cut is whole when keys are
 	// masked, and then cut off.
 	slack = 4 << 10
-
-	// maxRun is the longest run of base64 digits that is text. A longer one is an image or a file, and is
-	// kept as its size.
-	maxRun = 256
-	// maxDataRun is the same for the value of a member that has a file in some API.
-	maxDataRun = 64
 )
+
+// place is where a run of base64 digits is.
+type place int
+
+const (
+	inText place = iota
+	inData       // the value of a member that has a file in some API
+	inURL        // behind the type of a data URL
+)
+
+// mostDigits is the longest run that is text. A longer one is an image or a file, and is kept as its size.
+var mostDigits = [...]int{inText: 256, inData: 64, inURL: 0}
+
+// maxRead is how much of a side is read. Tests read less.
+var maxRead = MaxSide + slack
+
+// minLine is the shortest line of base64 that another line follows.
+const minLine = 60
 
 // fileMembers are the members whose values may be files without a type before them.
 var fileMembers = map[string]bool{"data": true, "file_data": true, "b64_json": true, "result": true}
@@ -42,24 +56,23 @@ type Copy struct {
 	name     string  // of the member whose value is next, if it is one of fileMembers
 	escape   [6]byte // of the string, which is not whole yet
 	escaped  int     // how much there is of it
-	digits   int     // how many base64 digits the text ends with, and how many of them were left out
-	left     int
-	most     int // of them that are kept
+
+	// A run of base64 digits, which may be broken into lines.
+	run    int // where it begins in text
+	digits int // how many there are
+	line   int // how many of them are in the last line
+	place  place
+	isLeft bool   // it is not in text, because it is a file
+	gap    []byte // what follows a line, and may be a break. It is not in text yet.
 }
 
 // Add reads the next piece of the text, and keeps no part of its memory.
 func (c *Copy) Add(piece []byte) {
+	c.grow(len(piece))
 	for i := 0; i < len(piece) && !c.cut; i++ {
-		if c.left > 0 && c.escaped == 0 {
-			begin := i
-			for i < len(piece) && isDigit[piece[i]] {
-				i++
-			}
-			if c.left += i - begin; i == len(piece) {
-				return
-			}
-		}
 		switch char := piece[i]; {
+		case c.inString && c.escaped == 0 && isDigit[char]:
+			i += c.addDigits(piece[i:]) - 1
 		case !c.inString:
 			c.between(char)
 		case c.escaped > 0:
@@ -75,8 +88,42 @@ func (c *Copy) Add(piece []byte) {
 		default:
 			c.add(char)
 		}
-		c.cut = len(c.text) > MaxSide+slack
+		c.cut = len(c.text) > maxRead
 	}
+}
+
+// addDigits reads the digits of base64 that a piece begins with, and returns how many these were.
+func (c *Copy) addDigits(piece []byte) (n int) {
+	room := mostDigits[c.place] - c.digits
+	if c.isLeft {
+		room = len(piece)
+	}
+	room = min(room, len(piece), max(maxRead+1-len(c.text), 1))
+	if room <= 0 || len(c.gap) > 0 || c.digits == 0 && endsWith(c.text, `\`) {
+		c.add(piece[0])
+		return 1
+	}
+	for n < room && isDigit[piece[n]] {
+		n++
+	}
+	if c.digits == 0 {
+		c.run = len(c.text)
+	}
+	if c.digits, c.line = c.digits+n, c.line+n; !c.isLeft {
+		c.text = append(c.text, piece[:n]...)
+	}
+	return n
+}
+
+// addPlain reads the next piece of a text that is not within JSON, until the copy has more than most bytes.
+func (c *Copy) addPlain(text string, most int) (isWhole bool) {
+	for i := 0; i < len(text); i++ {
+		if len(c.text) > most {
+			return false
+		}
+		c.add(text[i])
+	}
+	return true
 }
 
 // between reads a character outside of strings.
@@ -84,9 +131,9 @@ func (c *Copy) between(char byte) {
 	c.text = append(c.text, char)
 	switch char {
 	case '"':
-		c.inString, c.begin, c.most = true, len(c.text), maxRun
+		c.inString, c.begin, c.place = true, len(c.text), inText
 		if c.name != "" {
-			c.most = maxDataRun
+			c.place = inData
 		}
 		c.name = ""
 	case ' ', '\t', '\r', '\n', ':':
@@ -104,13 +151,19 @@ func (c *Copy) addEscape(char byte) {
 	}
 	escape := c.escape[:c.escaped]
 	c.escaped = 0
-	if escape[1] == '/' {
+	switch escape[1] {
+	case '/':
 		c.add('/')
 		return
-	}
-	if escape[1] == 'u' {
+	case 'u':
 		if code, err := strconv.ParseUint(string(escape[2:]), 16, 16); err == nil && code >= ' ' && code < 0x7F && code != '"' && code != '\\' {
 			c.add(byte(code))
+			return
+		}
+	case 'n', 'r', '\\':
+		if c.line >= minLine || len(c.gap) > 0 {
+			c.add(escape[0])
+			c.add(escape[1])
 			return
 		}
 	}
@@ -126,41 +179,106 @@ var isDigit = func() (is [256]bool) {
 	return is
 }()
 
-// add adds a character of a string.
+// add adds a character of a string, as it is written.
 func (c *Copy) add(char byte) {
+	if len(c.gap) > 0 && c.addToGap(char) {
+		return
+	}
 	switch {
-	case !isDigit[char]:
-		c.endRun()
-		if c.text = append(c.text, char); char == ',' && endsWith(c.text, ";base64,") {
-			c.most = 0
-		}
-	case c.left > 0:
-		c.left++
-	case c.digits == c.most:
-		c.text = c.text[:len(c.text)-c.digits]
-		c.left = c.digits + 1
+	case isDigit[char]:
+		c.addDigit(char)
+	case c.line >= minLine && len(c.gap) == 0 && (char == '\\' || char == '\n' || char == '\r'):
+		c.gap = append(c.gap, char)
 	default:
-		c.text = append(c.text, char)
-		c.digits++
+		c.endRun()
+		if c.text = append(c.text, char); char == ',' && endsWith(c.text[:len(c.text)-1], ";base64") {
+			c.place = inURL
+		}
 	}
 }
 
+// addToGap adds a character behind a line, if it belongs to a break, which may be escaped more than once. Behind a
+// whole one, the run goes on with a digit. Anything else ends the run.
+func (c *Copy) addToGap(char byte) bool {
+	last := c.gap[len(c.gap)-1]
+	switch isReturn := last == 'r' || last == '\r'; {
+	case len(c.gap) < 32 && (last == '\\' && (char == '\\' || char == 'n' || char == 'r') || isReturn && (char == '\\' || char == '\n')):
+		c.gap = append(c.gap, char)
+		return true
+	case last != '\\' && isDigit[char]:
+		if !c.isLeft {
+			c.text = append(c.text, c.gap...)
+		}
+		c.gap, c.line = c.gap[:0], 0
+	default:
+		c.endRun()
+	}
+	return false
+}
+
+// addDigit adds a digit of base64.
+func (c *Copy) addDigit(char byte) {
+	switch {
+	case c.digits == 0 && endsWith(c.text, `\`): // of an escape
+		c.text = append(c.text, char)
+		return
+	case c.digits == 0:
+		c.run = len(c.text)
+	}
+	if c.digits == mostDigits[c.place] && (c.place != inText || isMixed(c.text[c.run:])) {
+		c.text, c.isLeft = c.text[:c.run], true
+	}
+	c.digits++
+	c.line++
+	if !c.isLeft {
+		c.text = append(c.text, char)
+	}
+}
+
+// isMixed reports whether a run has all sorts of digits, unlike a rule or a path.
+func isMixed(run []byte) bool {
+	return bytes.ContainsFunc(run, unicode.IsUpper) && bytes.ContainsFunc(run, unicode.IsLower) && bytes.ContainsFunc(run, unicode.IsDigit)
+}
+
 func endsWith(text []byte, end string) bool {
-	return len(text) >= len(end) && string(text[len(text)-len(end):]) == end
+	return len(text) >= len(end) && text[len(text)-1] == end[len(end)-1] && strings.EqualFold(string(text[len(text)-len(end):]), end)
 }
 
 // endRun ends a run of base64 digits.
 func (c *Copy) endRun() {
-	if c.left > 0 {
+	if c.digits == 0 {
+		c.place = inText
+		return
+	}
+	if c.isLeft {
 		c.text = append(c.text, '[')
-		c.text = strconv.AppendInt(c.text, int64(c.left)*3/4, 10)
+		c.text = strconv.AppendInt(c.text, int64(c.digits)*3/4, 10)
 		c.text = append(c.text, " bytes]"...)
 		c.files = true
 	}
-	c.digits, c.left, c.most = 0, 0, maxRun
+	c.text = append(c.text, c.gap...)
+	c.digits, c.line, c.place, c.isLeft, c.gap = 0, 0, inText, false, c.gap[:0]
 }
 
-// Size is how much memory the copy takes, about, in bytes.
+// spare is what a piece may add beyond its own size: an escape, a gap and the size of a file.
+const spare = 64
+
+// need returns how much memory the copy takes with n bytes more.
+func (c *Copy) need(n int) int {
+	if n = min(len(c.text)+n, maxRead) + spare; n <= cap(c.text) {
+		return cap(c.text)
+	}
+	return max(n, min(2*cap(c.text), maxRead+spare))
+}
+
+// grow gets the memory for n bytes more.
+func (c *Copy) grow(n int) {
+	if need := c.need(n); need > cap(c.text) {
+		c.text = append(make([]byte, 0, need), c.text...)
+	}
+}
+
+// Size is how much memory the copy takes, in bytes.
 func (c *Copy) Size() int { return cap(c.text) }
 
 // End ends the text. Further pieces must not follow.

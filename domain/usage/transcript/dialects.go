@@ -205,7 +205,7 @@ func (r *Reader) addItem(c *choice, index int, item jsontext.Value) {
 // hasItem reports whether something of an item of a response was read.
 func (c *choice) hasItem(index int) bool {
 	for _, p := range c.parts {
-		if p.key.item == index && (p.text.Len() > 0) {
+		if p.key.item == index && (len(p.text.text) > 0 || p.text.isLeft) {
 			return true
 		}
 	}

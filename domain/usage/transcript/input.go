@@ -89,7 +89,7 @@ func messageOf(item jsontext.Value) Message {
 		m.Role, m.Parts = "assistant", append(m.Parts, callOf(textIn(item, "call_id"), item))
 		return m
 	case kind == "function_call_output" || kind == "custom_tool_call_output":
-		m.Role, m.Parts = "tool", append(m.Parts, Part{Type: toolResponseType, ID: textIn(item, "call_id"), Response: rawjson.Get(item, "output")})
+		m.Role, m.Parts = "tool", append(m.Parts, responseOf(textIn(item, "call_id"), rawjson.Get(item, "output")))
 		return m
 	case kind != "" && kind != "message":
 		m.Role, m.Parts = "assistant", append(m.Parts, otherPart(kind, item))
@@ -97,7 +97,7 @@ func messageOf(item jsontext.Value) Message {
 	}
 	content := rawjson.Get(item, "content")
 	if m.Role == "tool" || m.Role == "function" {
-		m.Role, m.Parts = "tool", append(m.Parts, Part{Type: toolResponseType, ID: textIn(item, "tool_call_id"), Response: content})
+		m.Role, m.Parts = "tool", append(m.Parts, responseOf(textIn(item, "tool_call_id"), content))
 		return m
 	}
 	for _, name := range []string{"reasoning_content", "reasoning"} {
@@ -132,24 +132,36 @@ func callOf(id string, of jsontext.Value) Part {
 	return p
 }
 
+// responseOf returns what a tool returned, null for nothing.
+func responseOf(id string, result jsontext.Value) Part {
+	if result == nil {
+		result = jsontext.Value("null")
+	}
+	return Part{Type: toolResponseType, ID: id, Response: result}
+}
+
 // partsOf reads the content of a message: a text, or an array of parts.
 func partsOf(content jsontext.Value) []Part {
 	parts := []Part{}
-	if text, ok := rawjson.Text(content); ok {
-		parts = append(parts, Part{Type: textType, Content: text})
+	add := func(kind, text string) {
+		if text != "" { // a part without a text would lack its content
+			parts = append(parts, Part{Type: kind, Content: text})
+		}
 	}
+	text, _ := rawjson.Text(content)
+	add(textType, text)
 	for _, item := range rawjson.Items(content) {
 		switch kind := textIn(item, "type"); kind {
 		case "text", "input_text", "output_text":
-			parts = append(parts, Part{Type: textType, Content: textIn(item, "text")})
+			add(textType, textIn(item, "text"))
 		case "thinking":
-			parts = append(parts, Part{Type: reasoningType, Content: textIn(item, "thinking")})
+			add(reasoningType, textIn(item, "thinking"))
 		case "refusal":
-			parts = append(parts, Part{Type: refusalType, Content: textIn(item, "refusal")})
+			add(refusalType, textIn(item, "refusal"))
 		case "tool_use":
 			parts = append(parts, callOf(textIn(item, "id"), item))
 		case "tool_result":
-			parts = append(parts, Part{Type: toolResponseType, ID: textIn(item, "tool_use_id"), Response: rawjson.Get(item, "content")})
+			parts = append(parts, responseOf(textIn(item, "tool_use_id"), rawjson.Get(item, "content")))
 		default:
 			parts = append(parts, otherPart(kind, item))
 		}

@@ -70,9 +70,11 @@ type Reader struct {
 	hasData bool
 
 	choices []*choice
-	size    int // of what is kept, and of what is reserved for it and for event
-	granted int
-	cut     bool
+	size    int   // of what is kept
+	granted int   // memory for it and for event
+	refused bool  // there was no more, so nothing is kept
+	last    *part // to which the event has added
+	cut     bool  // nothing is added any more
 	files   bool
 }
 
@@ -88,8 +90,8 @@ type part struct {
 	key      partKey
 	kind     string
 	id, name string
-	text     strings.Builder // the content, or the arguments
-	isCut    bool            // with slack
+	text     Copy // the content, or the arguments
+	isCut    bool // with slack
 }
 
 // partKey identifies a part by its place in the API's answer, with -1 for what has none.
@@ -99,8 +101,8 @@ type partKey struct {
 }
 
 // New returns a Reader of an answer in dialect d, which is a stream of events or a body of JSON. reserve is
-// asked before the Reader takes more memory. If it refuses, the rest of the answer is cut. Nil sets no limit
-// but MaxSide, which bounds the texts of the answer in any case, and one event.
+// asked before the Reader takes more memory. If it refuses, the Reader drops what it has, and keeps nothing. Nil sets
+// no limit but MaxSide, which bounds the texts of the answer in any case, and one event.
 func New(d domain.Dialect, streamed bool, reserve func(bytes int) bool) *Reader {
 	return &Reader{dialect: d, streamed: streamed, reserve: reserve}
 }
@@ -112,23 +114,24 @@ const (
 	grant = 16 << 10
 )
 
-// grow reports whether n bytes more may be kept.
+// grow reports whether n bytes more are kept.
 func (r *Reader) grow(n int) bool {
-	if r.size+n > MaxSide+slack {
+	if r.size+n > maxRead || !r.isGranted(r.size+n, r.event.need(0)) {
+		r.cut = true
 		return false
 	}
 	r.size += n
-	return r.isGranted()
+	return true
 }
 
-// isGranted reserves memory for what is kept. Text that grows takes twice its size.
-func (r *Reader) isGranted() bool {
-	for need := 2*r.size + r.event.Size(); need > r.granted; r.granted += grant {
+// isGranted reserves memory for texts, which take twice their size while they grow, and for an event.
+func (r *Reader) isGranted(size, event int) bool {
+	for need := 2*size + event; need > r.granted && !r.refused; r.granted += grant {
 		if r.reserve != nil && !r.reserve(grant) {
-			return false
+			r.refused, r.cut, r.choices, r.event = true, true, nil, Copy{}
 		}
 	}
-	return true
+	return !r.refused
 }
 
 // Write reads the answer's next bytes, without their encoding. It keeps no part of p, and never fails.
@@ -154,8 +157,7 @@ func (r *Reader) Write(p []byte) {
 // addData reads a piece of the data of an event, or of the body, which may not end yet.
 func (r *Reader) addData(p []byte) {
 	for piece := range slices.Chunk(p, grant) {
-		if !r.isGranted() {
-			r.event.cut = true
+		if r.event.cut || !r.isGranted(r.size, r.event.need(len(piece))) {
 			return
 		}
 		r.event.Add(piece)
@@ -172,28 +174,21 @@ func (r *Reader) endEvent() {
 	r.event = Copy{text: r.event.text[:0]}
 }
 
-// add reads the data of an event, or the body. Of data that is cut, it reads what there is.
+// add reads the data of an event, or the body. Of data that is cut, it reads what there is. A cut event that adds
+// nothing, such as one that repeats the request, cuts nothing.
 func (r *Reader) add(read func(jsontext.Value)) {
 	r.event.endRun()
-	data := bytes.TrimSpace(r.event.text)
-	if r.event.cut {
+	data, isCut, hasFiles := bytes.TrimSpace(r.event.text), r.event.cut, r.event.files
+	if isCut {
 		data = closeJSON(data)
 	}
 	if rawjson.Check(data) != nil {
-		r.cut = r.cut || r.event.cut
 		return
 	}
-	before := r.size
-	if read(data); r.size == before {
-		return // an event that repeats the answer may be longer than its parts
-	}
-	r.files = r.files || r.event.files
-	if r.event.cut {
-		r.cut = true
-		last := r.choices[len(r.choices)-1]
-		if n := len(last.parts); n > 0 {
-			last.parts[n-1].isCut = true
-		}
+	r.last = nil
+	if read(data); r.last != nil {
+		r.files = r.files || hasFiles
+		r.cut, r.last.isCut = r.cut || isCut, r.last.isCut || isCut
 	}
 }
 
@@ -202,16 +197,20 @@ func (r *Reader) Close() Answer {
 	if r.streamed {
 		r.endEvent() // it counts without its empty line
 	} else {
+		isCut := r.event.cut
 		r.add(r.addBody)
+		r.cut = r.cut || isCut
 	}
+	r.event = Copy{}
 	a := Answer{Cut: r.cut, Files: r.files}
 	slices.SortStableFunc(r.choices, func(a, b *choice) int { return cmp.Compare(a.index, b.index) })
 	rest := MaxSide
 	for _, c := range r.choices {
-		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: masked(c.finish)}
+		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: secrets.MaskText(c.finish)}
 		for _, p := range c.parts {
-			text, hasKeys := secrets.Mask([]byte(p.text.String()))
-			a.Keys = a.Keys || hasKeys
+			p.text.endRun()
+			text, hasKeys := secrets.Mask(p.text.text)
+			a.Keys, a.Files = a.Keys || hasKeys, a.Files || p.text.files
 			text, isCut := cutText(text, p.isCut, rest)
 			a.Cut, rest = a.Cut || isCut, rest-len(text)
 			m.Parts = append(m.Parts, p.finish(text))
@@ -223,7 +222,7 @@ func (r *Reader) Close() Answer {
 
 // finish returns the part with a text.
 func (p *part) finish(text []byte) Part {
-	out := Part{Type: p.kind, ID: masked(p.id), Name: masked(p.name)}
+	out := Part{Type: p.kind, ID: secrets.MaskText(p.id), Name: secrets.MaskText(p.name)}
 	switch {
 	case p.kind != toolType:
 		out.Content = strings.ToValidUTF8(string(text), "\uFFFD")
@@ -236,11 +235,6 @@ func (p *part) finish(text []byte) Part {
 	return out
 }
 
-func masked(text string) string {
-	out, _ := secrets.Mask([]byte(text))
-	return string(out)
-}
-
 // choice returns the message of an index.
 func (r *Reader) choice(index int) *choice {
 	for _, c := range r.choices {
@@ -250,7 +244,6 @@ func (r *Reader) choice(index int) *choice {
 	}
 	c := &choice{index: index}
 	if !r.grow(partSize) {
-		r.cut = true
 		return c // which is not kept
 	}
 	r.choices = append(r.choices, c)
@@ -266,7 +259,6 @@ func (r *Reader) part(c *choice, key partKey) *part {
 	}
 	p := &part{key: key, kind: key.kind}
 	if !r.grow(partSize) {
-		r.cut = true
 		return p
 	}
 	c.parts = append(c.parts, p)
@@ -287,21 +279,22 @@ func (r *Reader) addPlain(c *choice, key partKey, text string) {
 		return
 	}
 	p := r.part(c, key)
-	if r.cut {
+	if r.cut || !r.isGranted(r.size+len(text), r.event.need(0)) {
 		return
 	}
-	room := max(MaxSide+slack-r.size, 0)
-	if !r.grow(len(text)) {
-		r.cut, p.isCut = true, true
-		text = text[:min(room, len(text))]
-		r.size += len(text)
-	}
-	p.text.WriteString(text)
+	before := len(p.text.text)
+	isWhole := p.text.addPlain(text, before+maxRead-r.size)
+	r.size += len(p.text.text) - before
+	r.last, r.cut, p.isCut = p, !isWhole, !isWhole
 }
 
 // addCall adds to a call of a tool. Its id and name come once.
 func (r *Reader) addCall(c *choice, item int, id, name, arguments jsontext.Value) {
 	p := r.part(c, partKey{toolType, item, -1})
+	if r.cut {
+		return
+	}
+	r.last = p
 	for _, of := range []struct {
 		into *string
 		from jsontext.Value
@@ -310,7 +303,7 @@ func (r *Reader) addCall(c *choice, item int, id, name, arguments jsontext.Value
 			if *of.into, _ = rawjson.Head(of.from, maxName); len(*of.into) > maxName {
 				*of.into = strings.ToValidUTF8((*of.into)[:maxName], "")
 			}
-			r.size += len(*of.into)
+			r.grow(len(*of.into))
 		}
 	}
 	switch arguments.Kind() {

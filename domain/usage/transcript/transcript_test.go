@@ -2,7 +2,9 @@ package transcript
 
 import (
 	"bytes"
+	"encoding/base64"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +84,10 @@ func TestInput(t *testing.T) {
 			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"f","arguments":{}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`,
 		},
 		{
+			domain.Responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_text","text":"Hi"}]},{"role":"user","content":""},{"type":"function_call_output","call_id":"c"}]}`,
+			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"user","parts":[]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":null}]}],"Tools":null}`,
+		},
+		{
 			domain.Images, `{"prompt":"a cat","input_references":[{"type":"image_url","image_url":{"url":"x"}}]}`,
 			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"a cat"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]}],"Tools":null}`,
 		},
@@ -128,10 +134,92 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("%s: got %d bytes, and %d reserved; want %d to %d", tc.name, size, most, tc.least, MaxSide)
 		}
 	}
-	r := New(domain.Chat, true, func(int) bool { return false })
-	r.Write([]byte(event("Hello")))
-	if got := r.Close(); !got.Cut || len(got.Messages) > 0 {
-		t.Errorf("without memory: got %+v, want a cut and nothing else", got)
+}
+
+// TestRefusedMemory reads answers for which there is no memory from some point on. Nothing of them is kept.
+func TestRefusedMemory(t *testing.T) {
+	long := strings.Repeat("lorem ipsum ", 10_000)
+	for _, text := range []string{
+		`{"choices":[{"message":{"content":"` + long + `"}}]}`, `{"content":[{"type":"text","text":"` + long + `"}]}`, `{"error":{"message":"` + long + `"}}`,
+		`{"output":[{"type":"message","content":[{"type":"output_text","text":"` + long + `"}]}]}`, `{"data":[{"revised_prompt":"` + long + `"}]}`,
+	} {
+		for _, d := range dialects {
+			for _, streamed := range []bool{false, true} {
+				if streamed {
+					text = "data: " + text + "\n\n"
+				}
+				for most := 0; ; most += grant {
+					reserved, refused := 0, false
+					r := New(d, streamed, func(n int) bool {
+						refused = refused || reserved+n > most
+						if !refused {
+							reserved += n
+						}
+						return !refused
+					})
+					for piece := range slices.Chunk([]byte(text), 1000) {
+						if r.Write(piece); cap(r.event.text)+2*r.size > reserved {
+							t.Fatalf("%s: %d bytes are kept, and %d reserved", d, cap(r.event.text)+2*r.size, reserved)
+						}
+					}
+					got := r.Close()
+					if !refused {
+						break
+					}
+					if !got.Cut || len(got.Messages) > 0 || r.event.text != nil {
+						t.Fatalf("%s with %d bytes: got %+v, want a cut and nothing else", d, most, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCutsOfNothing has long data without a text of the answer. Those of a stream cut nothing that comes after.
+func TestCutsOfNothing(t *testing.T) {
+	long := strings.Repeat("lorem ipsum ", MaxSide/8)
+	for _, d := range dialects {
+		for _, streamed := range []bool{false, true} {
+			text := `{"type":"error","error":{"message":"` + long + `"}}`
+			if streamed {
+				text = "data: " + text + "\n\n"
+			}
+			if got := answerOf(d, streamed, []byte(text), len(text)); len(got.Messages) > 0 || got.Cut == streamed {
+				t.Errorf("%s, streamed %v: got %+v", d, streamed, got)
+			}
+		}
+	}
+	got := answerOf(domain.Responses, true, []byte(`data: {"type":"response.created","response":{"status":"in_progress","instructions":"`+long+`"}}`+"\n\n"+
+		`data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hello"}`+"\n\n"), 1<<20)
+	if got.Cut || len(got.Messages) != 1 || got.Messages[0].Parts[0].Content != "Hello" {
+		t.Errorf("after a long event: got %+v", got)
+	}
+}
+
+// TestFilesInStreams has files in the small deltas of streams, before and after text.
+func TestFilesInStreams(t *testing.T) {
+	image := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x89PNG xyz!"), 100_000))
+	size := fmt.Sprintf("[%d bytes]", len(image)*3/4)
+	for _, tc := range []struct {
+		dialect            domain.Dialect
+		event, begin, want string
+	}{
+		{domain.Chat, `{"choices":[{"delta":{"content":"%s"}}]}`, "a ![](data:image/png;base64,", "a ![](data:image/png;base64," + size + ") b"},
+		{domain.Chat, `{"choices":[{"delta":{"content":"%s"}}]}`, "", size + ") b"},
+		{domain.Messages, `{"type":"content_block_delta","index":0,"delta":{"partial_json":"%s"}}`, `\"`, `"\"` + size + `) b"`},
+	} {
+		var stream strings.Builder
+		pieces := []string{tc.begin}
+		for piece := range slices.Chunk([]byte(image), 100) {
+			pieces = append(pieces, string(piece))
+		}
+		for _, piece := range append(pieces, ") b") {
+			fmt.Fprintf(&stream, "data: "+tc.event+"\n\n", piece)
+		}
+		got := answerOf(tc.dialect, true, []byte(stream.String()), 4096)
+		if p := got.Messages[0].Parts[0]; p.Content+string(p.Arguments) != tc.want || !got.Files || got.Cut {
+			t.Errorf("%s: got %.300s, files %v, cut %v; want %s", tc.event, p.Content+string(p.Arguments), got.Files, got.Cut, tc.want)
+		}
 	}
 }
 
@@ -152,6 +240,14 @@ func TestNoKeyIsCutOpen(t *testing.T) {
 	}
 }
 
+// linesOf breaks base64 into lines, as mail has it.
+func linesOf(data, lineBreak string) (text string) {
+	for line := range slices.Chunk([]byte(data), 76) {
+		text += string(line) + lineBreak
+	}
+	return text
+}
+
 func TestCopy(t *testing.T) {
 	data := strings.Repeat("AbC+/9", 100)
 	for _, tc := range []struct {
@@ -165,6 +261,15 @@ func TestCopy(t *testing.T) {
 		{name: "Anthropic's", text: `{"source":{"type":"base64","media_type":"image/png","data":"` + data[:80] + `"}}`, want: `{"source":{"type":"base64","media_type":"image/png","data":"[60 bytes]"}}`, files: true},
 		{name: "a file of any name", text: `{"x":"` + data + `"}`, want: `{"x":"[450 bytes]"}`, files: true},
 		{name: "with escaped slashes", text: `{"x":"` + strings.ReplaceAll(data, "/", `\/`) + `"}`, want: `{"x":"[450 bytes]"}`, files: true},
+		{name: "in lines", text: `{"x":"` + linesOf(data[:580], `\n`) + `and"}`, want: `{"x":"[435 bytes]\nand"}`, files: true},
+		{name: "in lines, then more", text: `{"x":"` + linesOf(data[:590], `\r\n`) + `and\r\n more"}`, want: `{"x":"[442 bytes]\r\nand\r\n more"}`, files: true},
+		{name: "in lines, escaped", text: `{"x":"{\"y\":\"` + linesOf(data, `\\n`) + `\"}"}`, want: `{"x":"{\"y\":\"[450 bytes]\\n\"}"}`, files: true},
+		{name: "data URL in lines", text: `{"x":"data:image/png;BASE64,` + linesOf(data[:200], `\\\\n`) + `"}`, want: `{"x":"data:image/png;BASE64,[150 bytes]\\\\n"}`, files: true},
+		{name: "lines with a quote", text: `{"x":"` + data[:76] + `\n` + data[:76] + `\"\\x"}`, want: `{"x":"` + data[:76] + `\n` + data[:76] + `\"\\x"}`},
+		{name: "behind an escape", text: `{"x":"\n` + data + `"}`, want: `{"x":"\n[450 bytes]"}`, files: true},
+		{name: "a rule", text: `{"x":"` + strings.Repeat("-", 300) + ` and"}`, want: `{"x":"` + strings.Repeat("-", 300) + ` and"}`},
+		{name: "a path", text: `{"x":"` + strings.Repeat("node_modules/a1/", 30) + `"}`, want: `{"x":"` + strings.Repeat("node_modules/a1/", 30) + `"}`},
+		{name: "hashes", text: `{"x":"` + strings.Repeat(strings.Repeat("0123abcd", 8)+`\n`, 9) + `"}`, want: `{"x":"` + strings.Repeat(strings.Repeat("0123abcd", 8)+`\n`, 9) + `"}`},
 		{name: "a short text", text: `{"data":"hello"}`, want: `{"data":"hello"}`},
 		{name: "a text after a long word", text: `{"x":"` + data + ` and"}`, want: `{"x":"[450 bytes] and"}`, files: true},
 		{name: "a name is no value", text: `["data","` + data[:80] + `"]`, want: `["data","` + data[:80] + `"]`},
@@ -227,25 +332,39 @@ func TestCutSides(t *testing.T) {
 	}
 }
 
-// FuzzReader reads anything as a stream and as a body of each dialect. Pieces do not matter.
+var dialects = []domain.Dialect{domain.Chat, domain.Responses, domain.Messages, domain.Images}
+
+// FuzzReader reads anything as a stream and as a body of each dialect, also beyond a small bound and without memory.
+// Pieces do not matter.
 func FuzzReader(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*-*.[sj]*")
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
-		f.Add(text)
+		f.Add(text, uint16(len(text)/2))
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
+	f.Add([]byte("data: {\"type\":\"error\",\"error\":{\"message\":\"too long\"}}\n\n"), uint16(40))
+	f.Fuzz(func(t *testing.T, text []byte, bound uint16) {
 		if len(text) == 0 {
 			return
 		}
-		for _, d := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages, domain.Images} {
-			for _, streamed := range []bool{true, false} {
-				want, err := jsonv2.Marshal(answerOf(d, streamed, text, len(text)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, _ := jsonv2.Marshal(answerOf(d, streamed, text, 3)); !bytes.Equal(got, want) {
-					t.Errorf("%q in pieces: got %s, want %s", text, got, want)
+		defer func(most int) { maxRead = most }(maxRead)
+		for _, most := range []int{maxRead, int(bound)} {
+			maxRead = most
+			for _, d := range dialects {
+				for _, streamed := range []bool{true, false} {
+					want, err := jsonv2.Marshal(answerOf(d, streamed, text, len(text)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got, _ := jsonv2.Marshal(answerOf(d, streamed, text, 3)); !bytes.Equal(got, want) {
+						t.Errorf("%q in pieces: got %s, want %s", text, got, want)
+					}
+					left := int(bound)
+					r := New(d, streamed, func(n int) bool { left -= n; return left >= 0 })
+					r.Write(text)
+					if got := r.Close(); left < 0 && (!got.Cut || len(got.Messages) > 0) {
+						t.Errorf("%q without memory: got %+v", text, got)
+					}
 				}
 			}
 		}
