@@ -348,7 +348,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	}
 	if (!mayTry) {
 		fields.element.setAttribute('inert', '')
-		isTemplate.disabled = message.disabled = true
+		isTemplate.disabled = true
 	}
 	dialects.addEventListener('change', () => {
 		showAs(asJSON.getAttribute('aria-pressed') === 'true')
@@ -362,7 +362,7 @@ function workbench(context, preset, base, ref, actions, select) {
 				h('label', { class: 'check' }, isTemplate, 'Template'), h('span', { class: 'gap' }), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours,
 				h('span', { class: 'group', role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
 			fields.element, settingsField, completions, warned, place, unseen,
-			prompt.search, promptField, h('div', { class: 'strip' }, messagesBox, names), h('div', { class: 'message-line' }, field('Message', message), why)),
+			prompt.search, promptField, h('div', { class: 'strip' }, messagesBox, names), h('div', { class: 'message-line' }, mayTry && field('Message', message), why)),
 		h('section', { class: 'trying', 'aria-label': 'Trial' }, right.element))
 	/** @param {KeyboardEvent} event */
 	const press = (event) => {
