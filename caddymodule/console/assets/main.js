@@ -6,7 +6,6 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
-import { openPalette } from './palette.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
 import { askAgain, unlockView } from './unlock.js'
@@ -209,7 +208,7 @@ session.locks.addEventListener('lock', (event) => {
 	})
 })
 
-const palette = () => openPalette(place())
+const palette = async () => (await import('./palette.js')).openPalette(place())
 
 function help() {
 	const keys = [
