@@ -42,12 +42,12 @@ export function stateView(context) {
 			table('Stores', ['Store', 'State', 'Last backup', 'Disk', 'Details'], state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => row([
 				['Store', [h('span', { class: 'mono' }, user(store)), current && state.stores.length > 1 && h('span', { class: 'below' }, 'of this site')]],
 				['State', !available ? h('span', { class: 'bad' }, 'not available') : damaged ? h('span', { class: 'bad' }, 'damaged') : writable ? h('span', { class: 'good' }, 'takes changes') : h('span', { class: 'warn' }, 'read only')],
-				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, 'since this process began')]],
+				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, ' since this process began')]],
 				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span', { class: 'muted' }, '–')],
-				['Details', h('span', { class: 'small muted' }, detailsOf(details))],
+				['Details', detailsOf(details)],
 			]))),
 			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, ['Node', 'Details'], (nodes ?? []).map(({ name, ...more }) => row([
-				['Node', user(name)], ['Details', h('span', { class: 'small muted' }, detailsOf(more))],
+				['Node', user(name)], ['Details', detailsOf(more)],
 			])))),
 			state.webhooks.length === 0 ? h('p', { class: 'hint' }, 'No webhook is set.') : table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
 				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
