@@ -147,11 +147,14 @@ func startMeasured(t *testing.T) *consoleServer {
 }
 
 // answerByModel answers like a gateway. Its models acme/small and acme/dear have a cost, acme/large has
-// none, and acme/silent does not say its usage. A request whose user says "fail" fails.
+// none, acme/silent does not say its usage, and acme/asked says it only if asked. A request whose user says "fail" fails.
 func answerByModel(w http.ResponseWriter, r *http.Request) {
 	var sent struct {
-		Model    string `json:"model"`
-		Stream   bool   `json:"stream"`
+		Model         string `json:"model"`
+		Stream        bool   `json:"stream"`
+		StreamOptions struct {
+			IncludeUsage bool `json:"include_usage"`
+		} `json:"stream_options"`
 		Messages []struct {
 			Content string `json:"content"`
 		} `json:"messages"`
@@ -168,6 +171,7 @@ func answerByModel(w http.ResponseWriter, r *http.Request) {
 	}
 	usage := map[string]string{
 		"acme/small": `, "usage": {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 40}, "completion_tokens": 20, "cost": 0.002}`,
+		"acme/asked": map[bool]string{true: `, "usage": {"prompt_tokens": 100, "completion_tokens": 20, "cost": 0.003}`}[sent.StreamOptions.IncludeUsage],
 		"acme/dear":  `, "usage": {"prompt_tokens": 3000, "completion_tokens": 60000, "cost": 4.25}`,
 		"acme/large": `, "usage": {"prompt_tokens": 100, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}`,
 	}[sent.Model]

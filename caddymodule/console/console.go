@@ -2,7 +2,7 @@
 // presets through the public API.
 //
 // The files below assets/ are what browsers get: HTML, ES modules and CSS as written, without
-// the comments of the modules. No step builds them.
+// the comments of the modules and without indentation. No step builds them.
 package console
 
 import (
@@ -40,7 +40,7 @@ var mediaTypes = map[string]string{
 // Page serves the console. It is safe for concurrent use.
 type Page struct {
 	path   string          // of the page, without a slash at the end
-	shell  file            // with its placeholders filled
+	shells map[string]file // with their placeholders filled, by the view that they load
 	assets map[string]file // by their whole paths
 }
 
@@ -63,24 +63,24 @@ func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*P
 		return nil, err
 	}
 	folder := base + "/assets/" + hash + "/"
-	p := &Page{path: base, assets: make(map[string]file)}
-	for name, content := range contents {
-		if name == shell {
-			content = preload(content, folder, contents)
-			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys), "tabs": strconv.FormatBool(isAlone)})
+	p := &Page{path: base, assets: make(map[string]file), shells: make(map[string]file)}
+	page, hasPage := contents[shell]
+	if !hasPage {
+		return nil, fmt.Errorf("the file %s is missing", shell)
+	}
+	delete(contents, shell)
+	page = fill(page, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys), "tabs": strconv.FormatBool(isAlone)})
+	for _, view := range views {
+		if p.shells[view], err = newFile(shell, preload(page, folder, contents, view)); err != nil {
+			return nil, err
 		}
+	}
+	for name, content := range contents {
 		f, err := newFile(name, content)
 		if err != nil {
 			return nil, err
 		}
-		if name == shell {
-			p.shell = f
-		} else {
-			p.assets[folder+name] = f
-		}
-	}
-	if p.shell.mediaType == "" {
-		return nil, fmt.Errorf("the file %s is missing", shell)
+		p.assets[folder+name] = f
 	}
 	return p, nil
 }
@@ -89,15 +89,19 @@ func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*P
 // within a line. They are a third of the source, and browsers do not need them.
 var comments = regexp.MustCompile(`(?m)^[\t ]*(?:/\*\*(?:[^*]|\*+[^*/])*\*+/[\t ]*|//.*)\n|/\*\*(?:[^*]|\*+[^*/])*\*+/ ?`)
 
-// firstModules are those that the first view needs.
-var firstModules = []string{"main.js", "presets.js"}
+// indentation finds the tabs that only readers of the source need. No text of a module goes on in a line
+// that begins with a tab: ESLint forbids it.
+var indentation = regexp.MustCompile(`(?m)^\t+`)
+
+// views are the modules of views that an address ends with. The first is that of every other address.
+var views = strings.Fields("presets budgets edit history keys labels state usage use workspaces")
 
 // imported finds the modules that a module imports when it is loaded.
 var imported = regexp.MustCompile(`(?m)^import .*?'\./([^']+)'`)
 
-// preload adds links to the shell for the first modules and what they import, so that browsers ask for
+// preload adds links to the shell for the modules of a view and what they import, so that browsers ask for
 // all of them at once, and do not read one to find the next.
-func preload(content []byte, folder string, contents map[string][]byte) []byte {
+func preload(content []byte, folder string, contents map[string][]byte, view string) []byte {
 	var links strings.Builder
 	seen := make(map[string]bool)
 	var add func(name string)
@@ -111,9 +115,8 @@ func preload(content []byte, folder string, contents map[string][]byte) []byte {
 			add(string(found[1]))
 		}
 	}
-	for _, name := range firstModules {
-		add(name)
-	}
+	add("main.js")
+	add(view + ".js")
 	return bytes.Replace(content, []byte("</head>"), []byte(links.String()+"</head>"), 1)
 }
 
@@ -130,8 +133,11 @@ func readAll(files fs.FS) (contents map[string][]byte, hash string, err error) {
 		if err != nil {
 			return err
 		}
-		if path.Ext(name) == ".js" {
-			content = comments.ReplaceAll(content, nil)
+		switch path.Ext(name) {
+		case ".js":
+			content = indentation.ReplaceAll(comments.ReplaceAll(content, nil), nil)
+		case ".css":
+			content = indentation.ReplaceAll(content, nil)
 		}
 		contents[name] = content
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
@@ -193,7 +199,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, p.path+"/assets/"):
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	default:
-		p.shell.send(w, r)
+		page, ok := p.shells[path.Base(r.URL.Path)]
+		if !ok {
+			page = p.shells[views[0]]
+		}
+		page.send(w, r)
 	}
 }
 

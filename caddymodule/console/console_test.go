@@ -132,24 +132,27 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestComments checks that modules are served without their comments, and keep all else.
+// TestComments checks that modules are served without their comments and indentation, and keep all else.
 func TestComments(t *testing.T) {
 	set := fstest.MapFS{
 		"index.html": {Data: []byte("<head></head>")},
 		"main.js": {Data: []byte("// A module.\n\nimport { a } from './a.js'\n\n/**\n * Does it.\n * @param {string} text ** a\n */\nexport function f(/** @type {string} */ text) {\n" +
 			"\t// why\n\treturn /** @type {A} */ (text) + '// no comment' + a // after\n}\n")},
-		"a.js": {Data: []byte("export const a = 1\n")},
-		"b.js": {Data: []byte("export const b = 1\n")},
+		"a.js":    {Data: []byte("export const a = 1\n")},
+		"b.js":    {Data: []byte("export const b = 1\n")},
+		"edit.js": {Data: []byte("import { b } from './b.js'\n")},
 	}
 	p := newTestPage(t, "/console", set)
-	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\n\treturn (text) + '// no comment' + a // after\n}\n"
+	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\nreturn (text) + '// no comment' + a // after\n}\n"
 	if got := body(t, p.get(t, "GET", p.asset(t, "main.js"))); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	page := body(t, p.get(t, "GET", "/console"))
-	for name, want := range map[string]bool{"main.js": true, "a.js": true, "b.js": false} {
-		if got := strings.Contains(page, `<link rel="modulepreload" href="`+p.asset(t, name)+`">`); got != want {
-			t.Errorf("%s is preloaded: got %t, want %t\n%s", name, got, want, page)
+	for path, isEdit := range map[string]bool{"": false, "/w/default/p/mail/edit": true, "/w/default/p/mail": false} {
+		page := body(t, p.get(t, "GET", "/console"+path))
+		for name, want := range map[string]bool{"main.js": true, "a.js": true, "edit.js": isEdit, "b.js": isEdit} {
+			if got := strings.Contains(page, `<link rel="modulepreload" href="`+p.asset(t, name)+`">`); got != want {
+				t.Errorf("%s: %s is preloaded: got %t, want %t\n%s", path, name, got, want, page)
+			}
 		}
 	}
 }

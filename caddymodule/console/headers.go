@@ -27,10 +27,10 @@ var securityHeaders = map[string]string{
 }
 
 // isForAssets tells whether an asset has a header of securityHeaders. The others are for documents,
-// and would be half of what is sent for a small module. The policy stays, for who opens an asset
-// as a document.
+// and would be most of what is sent for a small module. A script, a style or a picture is shown as
+// text or as it is, unless the page that has the policy uses it.
 func isForAssets(name string) bool {
-	return name == "X-Content-Type-Options" || name == "Content-Security-Policy"
+	return name == "X-Content-Type-Options"
 }
 
 // deniedFeatures are what reads devices, accounts or the user's other data, as far as Chromium knows

@@ -49,10 +49,12 @@ type ToolCall = { id: string, name: string, arguments: string }
 /** Draft is what the left of the workbench has. It is changed if it differs from its version, and has a problem if it cannot be sent. */
 type Draft = {
 	isChanged: () => boolean, ref: () => string, dialect: () => Dialect, template: () => Template, isTemplate: () => boolean, body: () => string, problem: () => string, keyChanged: () => void,
+	/** Tells one state of the left from another. */
+	state: () => string,
 	setGuard: (guard: () => boolean) => void,
 }
 type MakeTrial = (context: Context, preset: PresetAnswer | undefined, draft: Draft) => {
-	element: HTMLElement, inputs: HTMLElement, read: () => Trial, show: (trial: Partial<Trial>) => void, run: () => Promise<void>, refresh: () => void, update: (preset: PresetAnswer) => void,
+	element: HTMLElement, inputs: HTMLElement, read: () => Trial, show: (trial: Partial<Trial>) => void, run: () => Promise<void>, refresh: () => void, showAge: () => void, update: (preset: PresetAnswer) => void,
 }
 /** Input is one that is saved with a preset. Its messages are those of its dialect. */
 type Input = { id: string, name: string, dialect: Dialect, messages: any[] | null, input: any[] | string | null, variables: Record<string, any> | null, notes: string | null }

@@ -313,6 +313,7 @@ for (const [dialect, route, first, member] of [
     await templateSwitch(page).check();
     await prompt(page).fill("You know {{ city }}, {{{_b.c-d}}}, \\{{no}}, {{-2}}, {{}}, {{open, {{a\tb}}.");
     await shows(names, "Variables: city, _b.c-d");
+    await page.getByText("Messages: none").click();
     const part = { responses: "input_text" }[dialect] ?? "text";
     await messages(page).fill(JSON.stringify([
       { role: "user", content: "About {{city}} and {{topic}}" }, { role: "user", content: [{ type: part, text: "{{photo}}" }] },

@@ -33,6 +33,7 @@ export default [
       "no-restricted-properties": ["error",
         ...["innerHTML", "outerHTML", "insertAdjacentHTML", "srcdoc", "cssText"].map((property) => ({ property, message: "Text stays text." })),
         { object: "document", property: "write" }, { object: "document", property: "cookie" }, { object: "window", property: "localStorage" }],
+      "no-restricted-syntax": ["error", { selector: "TemplateElement[value.raw=/\\n\\t/]", message: "The server leaves out tabs at the beginning of lines." }],
       "no-restricted-globals": ["error", "localStorage", "indexedDB", "event", "name", "open", "status"],
     },
   },

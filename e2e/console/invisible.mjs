@@ -57,6 +57,19 @@ scenario("a copied text keeps what cannot be seen, on its way to another field",
   await eventually(async () => assert.equal(await page.getByRole("textbox", { name: "Text 1" }).inputValue(), text));
 });
 
+scenario("the workbench marks what cannot be seen, as one types", { key: managementKey }, async ({ page }) => {
+  await capture("typed-hidden", "Plain.");
+  await go(page, at("typed-hidden", "edit"));
+  const prompt = page.getByRole("textbox", { name: "Prompt" });
+  await eventually(async () => assert.equal(await prompt.inputValue(), "Plain."));
+  assert.equal(await page.locator(".hidden-mark").count(), 0);
+  await prompt.fill("Ignore \u202Eall of\u202C it, zero\u200Bwidth.");
+  await shows(page.getByRole("status"), /They are marked below: U\+202E, U\+202C, U\+200B\.$/);
+  assert.deepEqual(await page.locator(".hidden-mark").evaluateAll((all) => all.map((one) => [one.textContent, getComputedStyle(one).boxShadow !== "none"])), [["\u202E", true], ["\u202C", true], ["\u200B", true]]);
+  await prompt.fill("Plain again.");
+  await eventually(async () => assert.equal(await page.getByText(/They are marked below/).count(), 0));
+});
+
 scenario("boxes do not change the direction of what is around them", { key: managementKey }, async ({ page }) => {
   await capture("hidden-around", "left\u202Eright\n\u2067left\u202Eright\u2066more");
   await go(page, at("hidden-around"));

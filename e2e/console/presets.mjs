@@ -150,6 +150,35 @@ scenario("the list is filtered by labels and tags, and several presets are chang
   await eventually(async () => assert.equal((await slugs(page)).length, 3));
 });
 
+scenario("tags that a colleague sets meanwhile stay, also after Undo", { key: managementKey }, async ({ page }) => {
+  await makePreset("raced");
+  await go(page, "");
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("raced");
+  await page.getByRole("checkbox", { name: "Choose raced" }).check();
+  await page.getByRole("button", { name: "Tag", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: "Tag" });
+  await dialog.getByRole("textbox", { name: "Add" }).fill("mine");
+  let reads = 0;
+  await page.route("**/v1/presets/raced?*", async (route) => {
+    if (route.request().method() !== "GET" || ++reads > 1) {
+      return route.continue();
+    }
+    const response = await route.fetch();
+    await manage("PATCH", "/presets/raced", { tags: ["theirs"] });
+    return route.fulfill({ response });
+  });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await shows(dialog.getByRole("alert"), /Error/);
+  assert.deepEqual((await manage("GET", "/presets/raced")).tags, ["theirs"]);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await status(page, "raced is tagged.");
+  assert.deepEqual((await manage("GET", "/presets/raced")).tags.toSorted(), ["mine", "theirs"]);
+  await manage("PATCH", "/presets/raced", { tags: ["mine", "theirs", "later"] });
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, "raced is tagged as before.");
+  assert.deepEqual((await manage("GET", "/presets/raced")).tags.toSorted(), ["later", "theirs"]);
+});
+
 scenario("Ctrl+K goes to presets, and does what the view offers", { key: managementKey }, async ({ page }) => {
   await makePreset("sought");
   await go(page, "");
@@ -397,6 +426,7 @@ scenario("an inference key sees a policy", { key: inferenceKey }, async ({ page 
   await openMenu(page);
   await eventually(async () => assert.ok(await open.isDisabled()));
   await manage("PATCH", "/presets/seen", { policy: { lock: ["tools"] }, protected: true });
+  await page.getByText("+2").click();
   await shows(page.getByRole("main"), "protected");
   await openMenu(page);
   await open.click();

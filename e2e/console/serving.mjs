@@ -75,7 +75,7 @@ scenario("nothing of the page is in a frame of another site", { expected: () => 
 
 scenario("assets come from the cache the second time, and the shell does not", { fresh: true }, async ({ page, context }) => {
   await context.unrouteAll(); // a route keeps the browser from its cache
-  await page.reload();
+  await page.goto(`${console_}/workspaces`);
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   await page.waitForLoadState("networkidle");
   const served = new Map();

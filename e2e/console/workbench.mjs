@@ -127,6 +127,48 @@ scenario("inputs are saved, and a grid runs them against versions", { key: manag
   await eventually(async () => assert.equal((await send("GET", "/presets/gridded/inputs")).body.total_count, 2));
 });
 
+scenario("a gateway that tells its usage only when asked is asked, and a key is issued for the tab", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/asked/chat/completions", { model: "acme/asked", messages: [{ role: "system", content: "Be brief." }] });
+  await manage("POST", "/presets/asked/inputs", { name: "Greeting", dialect: "chat", messages: [{ role: "user", content: "Hello" }] });
+  await go(page, at("asked", "edit"));
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Hello");
+  await runButton(page).click();
+  await shows(page.getByRole("main"), /Enter an inference key/);
+  await page.getByRole("button", { name: /^Issue a short-lived key/ }).click();
+  await status(page, "This tab has an inference key for 8 hours.");
+  await runButton(page).click();
+  await shows(answer(page, "live"), /100 tokens in, 20 tokens out · \$0\.003/);
+  const issued = (await send("GET", "/keys")).body.data.find(({ name }) => name === "Console trial");
+  const hours = (Date.parse(issued.expires_at) - Date.now()) / 3600000;
+  assert.ok(hours > 7.5 && hours <= 8, `${hours}`);
+  await page.getByRole("button", { name: "Grid" }).click();
+  const dialog = page.getByRole("dialog", { name: "Grid" });
+  await dialog.getByRole("button", { name: "Run all" }).click();
+  await shows(dialog, /20 tokens · \$0\.003/);
+});
+
+scenario("an answer says when it is no longer of what its title says", { key: managementKey }, async ({ page }) => {
+  await make("aged");
+  await go(page, at("aged", "edit"));
+  await giveKey(page);
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Hello");
+  await prompt(page).fill("Be very brief.");
+  await page.getByRole("combobox", { name: /Side by side/ }).selectOption("");
+  await runButton(page).click();
+  await shows(answer(page, "unsaved"), /complete/);
+  await shows(answer(page, "live"), "live v1");
+  assert.equal(await page.locator(".outdated").count(), 0);
+  await prompt(page).fill("Be most brief.");
+  await shows(answer(page, "unsaved"), /before your last edits/);
+  await prompt(page).fill("Be very brief.");
+  await page.keyboard.press("Control+s");
+  await shows(answer(page, "unsaved"), /saved as v2/);
+  await manage("POST", "/presets/aged/designate", { version: 2 });
+  await shows(answer(page, "live"), /live v1 · outdated: live is v2 now/);
+  assert.equal(await page.locator(".outdated").count(), 1);
+  await look(page, "workbench-outdated");
+});
+
 scenario("a preset that does not exist yet is tried before it is created", { key: managementKey }, async ({ page }) => {
   await go(page, at("unborn", "edit"));
   await prompt(page).fill("Be new.");

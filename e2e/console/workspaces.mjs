@@ -115,7 +115,8 @@ scenario("the state of the server is told, to keys of all workspaces alone", { k
   await go(page, "");
   await page.getByRole("link", { name: "State", exact: true }).click();
   await shows(page.getByRole("table", { name: "Stores" }), "takes changes");
-  await shows(page.getByRole("main"), "All is well.");
+  await shows(page.getByRole("main"), /has no backup since this process began/);
+  await shows(page.getByRole("main"), "No webhook is set.");
   await look(page, "state");
   await page.route("**/v1/presets/-/state", async (route) => {
     const response = await route.fetch(), answer = await response.json();

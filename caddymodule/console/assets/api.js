@@ -89,16 +89,44 @@ async function answerOf(response) {
 const answers = new Map()
 const maxAnswers = 100
 
-session.locks.addEventListener('lock', () => answers.clear())
+session.locks.addEventListener('lock', () => {
+	answers.clear()
+	reads.clear()
+})
 
 /** Returns the last answer of a path, if it is in memory. @param {string} path @returns {Answer<any> | undefined} */
 export const known = (path) => answers.get(path)
+
+/** Reads under way, each for all who asked meanwhile. @type {Map<string, { answer: Promise<Answer<any>>, ending: AbortController, waiting: number }>} */
+const reads = new Map()
 
 /**
  * Gets a path. If nothing has changed there, it returns the same answer as before.
  * @param {string} path @param {AbortSignal} [signal] @returns {Promise<Answer<any>>}
  */
 export async function read(path, signal) {
+	signal?.throwIfAborted()
+	const ending = new AbortController(), one = reads.get(path) ?? { answer: readNow(path, ending.signal), ending, waiting: 0 }
+	const isOver = () => reads.get(path) === one && reads.delete(path)
+	reads.set(path, one)
+	one.waiting++
+	let leave = () => {}
+	try {
+		return await Promise.race([one.answer, new Promise((_, reject) => {
+			leave = () => {
+				--one.waiting || (isOver(), one.ending.abort())
+				reject(signal?.reason)
+			}
+			signal?.addEventListener('abort', leave)
+		})])
+	} finally {
+		signal?.removeEventListener('abort', leave)
+		isOver()
+	}
+}
+
+/** @param {string} path @param {AbortSignal} signal @returns {Promise<Answer<any>>} */
+async function readNow(path, signal) {
 	const before = answers.get(path)
 	const response = await ask('GET', path, { signal, headers: before?.tag ? { 'If-None-Match': before.tag } : {} })
 	const next = before && response.status === 304 ? before : await answerOf(response)
@@ -143,6 +171,7 @@ export async function change(method, path, body, tag = '') {
 		throw thrown
 	})
 	open.clear()
+	reads.clear() // they began before
 	changes.dispatchEvent(new Event('change'))
 	return answer
 }

@@ -1,7 +1,7 @@
 // The workbench: a version is written on the left, tried unsaved on the right, and saved or put live.
 
 import { presetPath, settingsOf, toPreset } from './addresses.js'
-import { button, choice, code, field, fill, h, setWrong, textInput } from './elements.js'
+import { button, choice, code, field, fill, h, setWrong, shortcut, textInput } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { check, keepLineBreaks, placeOf, readTemplate, requestOf, routes, variableNames, variablesOf } from './capture.js'
@@ -10,6 +10,7 @@ import { changesOf, conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
 import { differences, readSide } from './differences.js'
 import { savedInputs } from './inputs.js'
+import { warning } from './invisible.js'
 import { compact, find, format, lineOf, parse, parseAs } from './json.js'
 import { isLabelRight } from './labels.js'
 import { dropEdits, go, replace, setGuard } from './navigation.js'
@@ -68,6 +69,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	}
 	const prompt = textEditor(base.prompt ?? '', colourMarkdown, () => changed())
 	const settings = textEditor(format(parse(base.settings)), colourJSON, checkSoon), messages = textEditor(format(readTemplate(base.template).messages), colourJSON, checkSoon)
+	const oldMessages = () => readTemplate(base.template).messages.items
 	const [promptField, settingsField, messagesField] = /** @type {const} */ ([['Prompt', prompt], ['Settings', settings], ['Messages', messages]]).map(([name, editor]) => {
 		const place = field(name, editor.area)
 		editor.takeFrom(place)
@@ -84,8 +86,9 @@ function workbench(context, preset, base, ref, actions, select) {
 		found && settings.showLine(lineOf(settings.area.value, found.start))
 	})
 	const isTemplate = h('input', { type: 'checkbox', onchange: () => changed() })
-	const names = h('div', { role: 'status', class: 'names' })
-	const warned = h('div', { role: 'status' }), place = h('div'), notice = h('div')
+	const names = h('div', { role: 'status', class: 'names' }), messagesName = h('summary'), messagesBox = h('details', { class: 'messages', open: oldMessages().length > 0 }, messagesName, messages.search, messagesField)
+	prompt.area.setAttribute('data-key', 'prompt') // which a link skips to
+	const warned = h('div', { role: 'status' }), unseen = h('div', { role: 'status' }), place = h('div'), notice = h('div')
 
 	/** What is saved, to compare with. */
 	let before = { prompt: '', settings: '', messages: '', isTemplate: false }
@@ -98,7 +101,6 @@ function workbench(context, preset, base, ref, actions, select) {
 
 	const readMessages = () => parseAs(isTemplate.checked ? messages.area.value : '[]', 'array')
 	const findNames = () => variablesOf(prompt.area.value, readMessages().items, dialect())
-	const oldMessages = () => readTemplate(base.template).messages.items
 	/** What would be saved. Its prompt has the line breaks of before. */
 	const written = () => {
 		const text = keepLineBreaks(prompt.area.value, base.prompt ?? '', before.prompt)
@@ -119,6 +121,7 @@ function workbench(context, preset, base, ref, actions, select) {
 		for (const [name, json] of /** @type {const} */ ([['Settings', settings], ['Messages', messages]])) {
 			const inside = problems.filter((problem) => problem.field === name)
 			json.setNotes(inside)
+			messagesBox.open ||= json === messages && inside.length > 0
 			setWrong(json.area, inside.filter((problem) => !problem.isWarning).map(inWords).join('; '))
 		}
 		fill(warned, problems.filter((problem) => problem.isWarning).map((problem) => h('p', { class: 'warned' }, `Settings, ${inWords(problem)}.`)))
@@ -174,14 +177,14 @@ function workbench(context, preset, base, ref, actions, select) {
 		isJSON ||= isBroken
 		asFields.setAttribute('aria-pressed', String(!isJSON))
 		asJSON.setAttribute('aria-pressed', String(isJSON))
-		settingsField.hidden = !isJSON
+		settingsField.hidden = completions.hidden = !isJSON
 		fields.element.hidden = isJSON
 		isJSON || fields.read()
 		isBroken && showProblems(findProblems(), true)
 	}
 
 	// The main actions.
-	const draft = button('Save draft', () => saveDraft(), { 'data-key': 'save-draft', title: 'Ctrl+S' })
+	const draft = button(['Save draft', shortcut('⌃S')], () => saveDraft(), { 'data-key': 'save-draft', title: 'Ctrl+S' })
 	const live = button('Put live…', () => goLive(), { class: 'primary', 'data-key': 'save-live' })
 	const compare = button('Changes', () => showChanges(), { class: 'quiet', 'data-key': 'changes' })
 	const why = h('p', { class: 'hint why', role: 'status' })
@@ -197,13 +200,16 @@ function workbench(context, preset, base, ref, actions, select) {
 	const template = () => ({ names: isTemplate.checked ? findNames() : [], hasMessages: readMessages().items.length > 0 })
 	let shownNames = ''
 	const changed = () => {
-		const found = findNames(), state = [isTemplate.checked, isChanged(), dialect(), ...found].join()
+		const found = findNames(), state = [isTemplate.checked, isChanged(), dialect(), ...found].join(), { problem, items } = readMessages()
+		messagesName.textContent = `Messages: ${problem ? 'wrong' : items.length || 'none'}`
+		fill(unseen, warning([prompt, settings, messages].map(({ area }) => area.value).join('\n'), '', 'They are marked below') ?? '')
 		if (state !== shownNames) {
 			shownNames = state
-			messagesField.hidden = !isTemplate.checked
+			messagesBox.hidden = !isTemplate.checked
 			fill(names, isTemplate.checked ? variableNames(found) : found.length > 0 && h('p', null, `Template is off, so the braces around ${found.join(', ')} are text.`))
 			right.refresh()
 		}
+		right.showAge()
 		showActions()
 	}
 
@@ -319,7 +325,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	})
 	/** @type {Draft} */
 	const left = {
-		isChanged: () => mayTry && (!preset || isChanged()), ref: () => ref, dialect, template, isTemplate: () => isTemplate.checked, keyChanged: fields.showModel, body: () => bodyOf(written()), setGuard: (guard) => {
+		isChanged: () => mayTry && (!preset || isChanged()), ref: () => ref, dialect, template, isTemplate: () => isTemplate.checked, keyChanged: fields.showModel, state: () => JSON.stringify(now()), body: () => bodyOf(written()), setGuard: (guard) => {
 			dropTrial()
 			dropTrial = setGuard(guard)
 		},
@@ -342,7 +348,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	}
 	if (!mayTry) {
 		fields.element.setAttribute('inert', '')
-		isTemplate.disabled = message.disabled = true
+		isTemplate.disabled = true
 	}
 	dialects.addEventListener('change', () => {
 		showAs(asJSON.getAttribute('aria-pressed') === 'true')
@@ -351,12 +357,12 @@ function workbench(context, preset, base, ref, actions, select) {
 	const element = h('div', { class: 'workbench' },
 		h('section', { class: 'writing', 'aria-label': 'Version' },
 			notice,
-			h('div', { class: 'bar' },
-				h('span', { class: 'inline-field' }, field('Version or label', chosen)), preset ? h('span', { class: 'muted small' }, `made as ${base.dialect}`) : h('span', { class: 'inline-field' }, field('Made as', dialects)),
-				h('span', { class: 'gap' }), h('span', { class: 'group', role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
-			fields.element, settingsField, completions, warned, place,
-			h('div', { class: 'bar' }, h('label', { class: 'check' }, isTemplate, 'Template'), names, h('span', { class: 'gap' }), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours),
-			prompt.search, promptField, messages.search, messagesField, h('div', { class: 'message-line' }, field('Message', message), why)),
+			h('div', { class: 'strip' },
+				h('span', { class: 'inline-field' }, field('Version or label', chosen)), preset ? h('span', { class: 'muted small made-as' }, `made as ${base.dialect}`) : h('span', { class: 'inline-field' }, field('Made as', dialects)),
+				h('label', { class: 'check' }, isTemplate, 'Template'), h('span', { class: 'gap' }), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours,
+				h('span', { class: 'group', role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
+			fields.element, settingsField, completions, warned, place, unseen,
+			prompt.search, promptField, h('div', { class: 'strip' }, messagesBox, names), h('div', { class: 'message-line' }, mayTry && field('Message', message), why)),
 		h('section', { class: 'trying', 'aria-label': 'Trial' }, right.element))
 	/** @param {KeyboardEvent} event */
 	const press = (event) => {

@@ -72,12 +72,15 @@ export function form(properties, run, ...children) {
 	} }, ...children)
 }
 
-/** @param {string} name @param {(event: MouseEvent) => unknown} run @param {Properties} [properties] */
+/** A shortcut in a button. It is no part of the button's name. @param {string} keys */
+export const shortcut = (keys) => h('kbd', { 'aria-hidden': 'true' }, keys)
+
+/** @param {Child | Child[]} name @param {(event: MouseEvent) => unknown} run @param {Properties} [properties] */
 export function button(name, run, properties = {}) {
 	return h('button', { type: 'button', onclick: run, ...properties }, name)
 }
 
-/** @param {string} name @param {Properties} [properties] */
+/** @param {Child | Child[]} name @param {Properties} [properties] */
 export function submit(name, properties = {}) {
 	return h('button', { type: 'submit', class: 'primary', ...properties }, name)
 }
@@ -85,18 +88,30 @@ export function submit(name, properties = {}) {
 /** Makes a field for one line that no browser corrects or fills in. @param {Properties} [properties] */
 export const textInput = (properties) => h('input', { type: 'text', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', dir: 'auto', ...properties })
 
-/** Makes a menu of buttons. It closes with a choice, with Escape, and when the focus leaves it. @param {string} name @param {string} key @param {Child[]} items */
-export function menu(name, key, items) {
-	const summary = h('summary', { 'data-key': key }, name)
+/** Makes a menu of buttons. It closes with a choice, with Escape, and when the focus leaves it. @param {Child | Child[]} name @param {string} key @param {Child[]} children */
+export function menu(name, key, children) {
+	const summary = h('summary', { 'data-key': key }, name), items = h('div', { class: 'menu-items' }, children)
 	const close = () => details.removeAttribute('open')
 	const isOpen = document.querySelector(`.menu[open] > [data-key="${key}"]`) !== null // and is drawn again
-	const details = h('details', { class: 'menu', open: isOpen, onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, h('div', { class: 'menu-items' }, items))
+	const details = h('details', { class: 'menu', open: isOpen, onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, items)
+	details.addEventListener('toggle', () => { // it stays within the window
+		items.classList.remove('from-left')
+		items.classList.toggle('from-left', items.getBoundingClientRect().left < 8)
+	})
 	details.addEventListener('keydown', (event) => {
-		if (event.key === 'Escape' && details.open) {
+		const all = [...items.querySelectorAll('button:not(:disabled)')], step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+		if (step) {
+			const at = all.indexOf(/** @type {Element} */ (document.activeElement))
+			details.open = true
+			;/** @type {HTMLElement | undefined} */ (all.at(at < 0 && step < 0 ? -1 : (at + step) % all.length))?.focus()
+		} else if (event.key === 'Escape' && details.open) {
 			close()
 			summary.focus()
-			event.stopPropagation()
+		} else {
+			return
 		}
+		event.preventDefault()
+		event.stopPropagation()
 	})
 	details.addEventListener('click', (event) => {
 		if (event.target instanceof HTMLButtonElement) {

@@ -4,9 +4,9 @@ import { presetPath } from './addresses.js'
 import { button, choice, field, fill, h, textInput, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { dollars, run, thumbs, timeText } from './trial.js'
+import { dollars, keyOffer, run, streaming, thumbs, timeText } from './trial.js'
 import { messagesOf, routes, turnsOf } from './capture.js'
-import { readTemplates, targetChoices } from './target.js'
+import { readTemplates, refName, standsFor, targetChoices, unsaved } from './target.js'
 import { failed } from './conflict.js'
 import { download } from './copy.js'
 import { ask, openDialog } from './dialogs.js'
@@ -17,18 +17,18 @@ import { say } from './status.js'
 
 const atOnce = 4 // requests of a grid
 const mostColumns = 4
-/** unsaved stands for what is on the left of the workbench. */
-const unsaved = '*'
-
-/** @param {string} ref */
-const nameOf = (ref) => (ref === unsaved ? 'unsaved' : ref === '' ? 'live' : /^\d+$/.test(ref) ? `v${ref}` : ref)
-
 /** @param {Input} input @returns {Partial<Trial>} */
 function trialOf({ dialect, messages, input, variables }) {
 	/** @param {any} value */
 	const variableOf = (value) => (typeof value === 'string' ? { kind: value === '' ? 'empty text' : 'text', text: value }
 		: { kind: value.image_url ? 'image address' : 'file address', text: value.image_url ?? value.file_url ?? '' })
 	return { dialect, turns: turnsOf(messages ?? input ?? [], dialect), variables: Object.fromEntries(Object.entries(variables ?? {}).map(([name, value]) => [name, variableOf(value)])) }
+}
+
+/** The last thing that an input says, or its variables. @param {Input} input */
+function textOf(input) {
+	const { turns, variables } = trialOf(input)
+	return turns?.findLast(({ text }) => text)?.text ?? Object.values(variables ?? {}).map(({ text }) => text).join(', ')
 }
 
 /** @param {Trial} trial @param {Dialect} dialect */
@@ -102,17 +102,20 @@ export function savedInputs(context, preset, draft, trial) {
  */
 function openGrid(context, preset, draft, inputs, columns, results) {
 	const { at } = context
+	/** Names a column, and the version that live or a label stands for. @param {string} ref */
+	const nameOf = (ref) => `${refName(ref)} ${standsFor(preset().data, ref)}`.trim()
 	const first = () => (draft.isChanged() ? unsaved : draft.ref())
 	if (columns.length === 0) {
 		columns.push(first() === '' ? '' : first(), ...(first() === '' ? [] : ['']))
 	}
 	columns[0] = first()
-	results.forEach((_, key) => key.endsWith(` ${unsaved}`) && results.delete(key)) // it may be another one now
+	results.forEach((_, key) => key.endsWith(' unsaved') && results.delete(key)) // it may be another one now
 	let running = new AbortController()
-	const table = h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': 'Answers of the inputs' }), place = h('div')
+	const table = h('div', { class: 'wide-box sheet-box', tabindex: 0, role: 'region', 'aria-label': 'Answers of the inputs' }), place = h('div')
 	/** @type {Map<string, HTMLElement>} */
 	const cells = new Map()
-	const keyOf = (/** @type {Input} */ { id }, /** @type {string} */ ref) => `${id} ${ref}`
+	// An answer is of the version that was meant then.
+	const keyOf = (/** @type {Input} */ { id }, /** @type {string} */ ref) => `${id} ${nameOf(ref)}`
 
 	/** @param {Input} input @param {string} ref */
 	const showCell = (input, ref) => {
@@ -141,7 +144,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 				draw()
 			}, { class: 'small quiet', 'aria-label': `Take out ${nameOf(ref)}` }))))),
 			h('tbody', null, inputs().map((input) => h('tr', null,
-				h('th', { scope: 'row' }, h('strong', null, user(input.name)), input.notes && h('p', { class: 'muted small' }, user(input.notes)),
+				h('th', { scope: 'row' }, h('strong', null, user(input.name)), h('p', { class: 'small clamped' }, user(textOf(input))), input.notes && h('p', { class: 'muted small clamped' }, user(input.notes)),
 					h('p', { class: 'actions' }, button('Run', () => runCells(columns.map((ref) => [input, ref])), { class: 'small', 'aria-label': `Run ${input.name}` }),
 						session.mayChange() && button('Delete', () => remove(input), { class: 'small quiet', 'aria-label': `Delete ${input.name}` }))),
 				columns.map((ref) => {
@@ -154,7 +157,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 	}
 	/** @param {number} i */
 	const columnChoice = (i) => {
-		const select = targetChoices(context, preset(), columns[i], [{ value: '', text: 'live' }])
+		const select = targetChoices(context, preset(), columns[i], [{ value: '', text: nameOf('') }])
 		select.setAttribute('aria-label', `Column ${i + 1}`)
 		select.addEventListener('change', () => {
 			columns[i] = select.value
@@ -177,7 +180,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 	const runCells = async (all) => {
 		const key = session.inferenceKey()
 		if (!key) {
-			fill(place, h('p', { class: 'note' }, 'Enter an inference key beside the trial first. The gateway takes no management key.'))
+			fill(place, h('div', { class: 'note' }, 'Enter an inference key beside the trial first. The gateway takes no management key.', keyOffer(context, () => runCells(all))))
 			return
 		}
 		fill(place)
@@ -201,7 +204,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 					}
 					const dialect = ref === unsaved ? draft.dialect() : input.dialect, own = input.messages ?? input.input
 					const request = JSON.stringify({
-						...(ref !== unsaved && { model: `@preset/${at.slug}${ref && '@' + ref}` }), stream: true,
+						...(ref !== unsaved && { model: `@preset/${at.slug}${ref && '@' + ref}` }), ...streaming(dialect),
 						...(own && { [dialect === 'responses' ? 'input' : 'messages']: dialect === input.dialect ? own : messagesOf(turnsOf(own, input.dialect), dialect) }),
 						...(template.names.length > 0 && { prompt: { variables: Object.fromEntries(template.names.map((name) => [name, input.variables?.[name]])) } }),
 					})

@@ -64,8 +64,8 @@ export function visible(text, { from = 0, to = text?.length, isStrict = false } 
 
 const maxNamed = 8
 
-/** Warns of the characters that visible shows as boxes. There is no line without them. @param {string} text @param {string} [where] */
-export function warning(text, where = '') {
+/** Warns of the characters that visible shows as boxes. There is no line without them. @param {string} text @param {string} [where] @param {string} [marks] */
+export function warning(text, where = '', marks = 'Boxes show them') {
 	/** @type {Map<string, number>} */
 	const counts = new Map()
 	if (suspect.test(text)) {
@@ -81,7 +81,7 @@ export function warning(text, where = '') {
 	line.className = 'note'
 	const isMuch = [...counts.values()].reduce((sum, count) => sum + count, 0) > maxBoxes
 	line.append(
-		where && `${where}: `, 'Some characters cannot be seen, or change the direction of text. Boxes show them: ', named.join(', '),
+		where && `${where}: `, 'Some characters cannot be seen, or change the direction of text. ', marks, ': ', named.join(', '),
 		counts.size > maxNamed ? ` and ${counts.size - maxNamed} others.` : '.', isMuch ? ` Only the first ${maxBoxes} of a text have boxes.` : '')
 	return line
 }

@@ -6,12 +6,11 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
-import { openPalette } from './palette.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
 import { askAgain, unlockView } from './unlock.js'
 
-// The modules of the views are loaded when they are needed, and the others when nothing else is to do.
+// The modules of the views are loaded when they are needed, or are about to be.
 /** @type {Record<ViewName, () => Promise<MakeView>>} */
 const views = {
 	presets: () => import('./presets.js').then((module) => module.presetsView),
@@ -45,15 +44,15 @@ async function loadView(name) {
 	if (session.isUnlocked() && place().view === name) {
 		show()
 	}
-	if (loaded.size === 1) {
-		setTimeout(loadRest, 1000)
-	}
 }
 
-/** Loads the other views, so that a click does not wait. */
-function loadRest() {
-	const rest = () => Object.entries(views).forEach(([name, load]) => loaded.has(/** @type {ViewName} */ (name)) || load().then((view) => loaded.set(/** @type {ViewName} */ (name), view), () => {}))
-	'requestIdleCallback' in window ? requestIdleCallback(rest, { timeout: 5000 }) : rest()
+/** Loads the view of a link that someone points at, so that a click does not wait. @param {Event} event */
+function loadSoon({ target }) {
+	const link = target instanceof Element ? target.closest('a') : null
+	if (link && link.origin === location.origin && session.isUnlocked()) {
+		const { view } = parse(link)
+		loaded.has(view) || views[view]().then((made) => loaded.set(view, made), () => {})
+	}
 }
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'))
@@ -120,7 +119,8 @@ function drawTop() {
 	const { view, workspace } = place()
 	/** @param {string} text @param {string} href @param {ViewName} name */
 	const link = (text, href, name) => h('a', { href, 'aria-current': view === name && 'page', 'data-key': `to-${name}` }, text)
-	const select = choice([{ value: workspace, text: workspace || 'your workspace' }], workspace, {
+	const isId = /^[\da-f]{8}-[\da-f-]{27}$/.test(workspace) // which only an inference key sees
+	const select = choice([{ value: workspace, text: !workspace || isId ? 'your workspace' : workspace }], workspace, {
 		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
 		onchange: () => {
 			go(toPresets(select.value))
@@ -128,6 +128,10 @@ function drawTop() {
 		},
 	})
 	fill(top,
+		view === 'edit' && h('a', { class: 'skip', href: '#main', onclick: (/** @type {Event} */ event) => {
+			event.preventDefault()
+			focusKey(main, 'prompt')
+		} }, 'Skip to the prompt'),
 		brand(),
 		h('span', null, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
 		h('nav', { 'aria-label': 'Main' },
@@ -204,7 +208,7 @@ session.locks.addEventListener('lock', (event) => {
 	})
 })
 
-const palette = () => openPalette(place())
+const palette = async () => (await import('./palette.js')).openPalette(place())
 
 function help() {
 	const keys = [
@@ -259,6 +263,8 @@ addEventListener('keydown', (event) => {
 })
 
 watchNavigation()
+addEventListener('pointerover', loadSoon)
+addEventListener('focusin', loadSoon)
 session.watchIdle()
 navigations.addEventListener('navigate', show)
 addEventListener('workspaces', drawTop)

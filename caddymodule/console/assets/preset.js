@@ -77,6 +77,15 @@ function headerOf(context, tab, answer, selected, redraw, actions) {
 		['labels', 'Labels', toPreset(at, 'labels', query)], ['edit', 'Workbench', toPreset(at, 'edit', query)], ['use', 'Use it', toPreset(at, 'use', query)],
 		['usage', 'Usage', toPreset(at, 'usage', query)], ['history', 'History', toPreset(at, 'history', query)],
 	]
+	const labels = Object.entries(preset.labels), splits = labels.filter(([, { split }]) => split)
+	const tagOf = (/** @type {[string, Target]} */ [name, target]) => labelTag(name, targetText(target))
+	// One line has room for what serves. The rest is one click away.
+	const more = [
+		...labels.filter((one) => one !== splits[0]).map(tagOf),
+		preset.protected && h('span', { class: 'state' }, 'protected'), preset.policy && h('span', { class: 'state' }, 'policy'),
+		preset.managed_by && h('span', { class: 'state' }, 'managed by ', user(preset.managed_by)),
+		...(preset.tags ?? []).map((tag) => h('span', { class: 'tag' }, '#', user(tag))),
+	].filter(Boolean)
 	const described = { 'aria-describedby': reasons.length > 0 && 'read-only' }
 	/** @param {string} name @param {() => unknown} run */
 	const item = (name, run, cannot = cannotServe) => button(name, run, { disabled: cannot, ...described })
@@ -84,11 +93,8 @@ function headerOf(context, tab, answer, selected, redraw, actions) {
 		heading(context, preset.name, [
 			h('span', { class: 'live number' }, `● live v${version}`),
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
-			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target))),
-			preset.protected && h('span', { class: 'state' }, 'protected'),
-			preset.policy && h('span', { class: 'state' }, 'policy'),
-			preset.managed_by && h('span', { class: 'state' }, 'managed by ', user(preset.managed_by)),
-			preset.tags?.map((tag) => h('span', { class: 'tag' }, '#', user(tag))),
+			splits.slice(0, 1).map(tagOf),
+			more.length > 1 ? menu([`+${more.length}`, h('span', { class: 'unseen' }, ' more labels and marks')], 'marks', more) : more,
 		].flat(), [
 			menu('Actions', 'actions', [
 				item('Rename and describe', () => describe(context, answer), cannotChange),

@@ -21,6 +21,7 @@ const sorts = {
 	name: { text: 'name', order: 'asc' }, slug: { text: 'slug', order: 'asc' },
 }
 const hour = 3600000
+const manyErrors = 0.05 // of the requests of a day stand out
 
 /** Reads what is sought: words, and filters such as tag:mail or in:prompt. @param {string} text @returns {Query} */
 function readSearch(text) {
@@ -136,11 +137,11 @@ export function presetsView(context) {
 				h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true }, preset.name !== preset.slug && h('span', { class: 'name' }, user(preset.name)), h('span', { class: preset.name === preset.slug ? 'slug name' : 'slug muted' }, user(preset.slug))),
 				marks.length > 0 && h('span', { class: 'labels' }, marks)))],
 			['Live', [h('span', { class: preset.status === 'active' ? 'live number' : 'number muted' }, preset.status === 'active' && '● ', `v${preset.designated_version_number}`),
-				model && h('span', { class: 'below mono' }, user(model)), model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span', { class: 'warn small' }, 'not in the gateway’s list')]],
+				model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span', { class: 'warn', title: `The gateway’s list has no ${model}` }, ' not listed'), model && h('span', { class: 'below mono', title: model }, user(model))]],
 			['Labels', labelsOf(preset, filterBy)],
 			...(usage.size > 0 ? /** @type {[string, Child | Child[]][]} */ ([
 				['24 hours', total && h('a', { href: toPreset(at, 'usage'), class: 'figure-link', 'aria-label': `${countText(total.requests)} requests of ${preset.slug} in 24 hours` }, sparkline(usage.get(preset.slug)?.points ?? []), number(countText(total.requests)))],
-				['Errors', total && total.requests > 0 && number(h('span', { class: total.errors > 0 ? 'bad' : 'muted' }, percentText(errorRate(total))))],
+				['Errors', total && total.requests > 0 && number(h('span', { class: errorRate(total) > manyErrors ? 'bad' : 'muted' }, percentText(errorRate(total))))],
 				['Cost', total?.cost && number(costText(Number(total.cost)))],
 			]) : []),
 			['Changed', [when(preset.updated_at), h('span', { class: 'below' }, ' by ', user(preset.updated_by))]],
@@ -165,7 +166,10 @@ export function presetsView(context) {
 				? h('div', { class: 'empty' }, h('p', null, `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
 				: emptyList(context, state)
 		}
-		return table('Presets', ['Preset', 'Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed'], presets.map(presetRow), 'presets')
+		return [
+			table('Presets', ['Preset', 'Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed'], presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets'),
+			mayChange && !session.inferenceKey() && h('p', { class: 'hint' }, 'Models are compared with the gateway’s list once the workbench has an inference key.'),
+		]
 	}, { lines: 10 })
 
 	const reason = session.readOnlyReason()
@@ -201,12 +205,14 @@ function sparkline(points) {
 	}))
 }
 
+const mostLabels = 2
+
 /** @param {Preset} preset @param {(name: string, value: string) => void} filterBy */
 function labelsOf(preset, filterBy) {
 	const labels = Object.entries(preset.labels ?? {})
 	return labels.length > 0 && h('span', { class: 'labels' },
-		labels.slice(0, 4).map(([name, target]) => h('button', { type: 'button', class: 'label', title: 'Show all with this label', onclick: () => filterBy('label', name) }, user(name), ' ', number(targetText(target)))),
-		labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
+		labels.slice(0, mostLabels).map(([name, target]) => h('button', { type: 'button', class: 'label', title: 'Show all with this label', onclick: () => filterBy('label', name) }, user(name), ' ', number(targetText(target)))),
+		labels.length > mostLabels && h('span', { class: 'muted small', title: labels.map(([name, target]) => `${name} ${targetText(target)}`).join('\n') }, `+${labels.length - mostLabels}`))
 }
 
 /**
@@ -226,10 +232,20 @@ async function changeAll(all, what, run, undo) {
 	}
 }
 
+/**
+ * Changes a preset as it is now, and not one that somebody changes meanwhile. It returns the preset of before.
+ * @param {Context} context @param {Preset} preset @param {string} method @param {(now: Preset) => object | undefined} body
+ */
+async function changeNow(context, preset, method, body) {
+	const path = presetPath(atOf(context, preset)), { data, tag } = await api.read(path)
+	await api.change(method, path, body(data), tag)
+	return data
+}
+
 /** @param {Context} context @param {Preset[]} all @param {() => void} done */
 function archiveAll(context, all, done) {
 	ask(context, 'Archive', all.length === 1 ? `Archive ${all[0].slug}?` : `Archive ${all.length} presets?`, ['Requests that name them get 404 from then on. Their versions and labels are kept, and Restore brings them back.'], async () => {
-		await changeAll(all, 'archived', (preset) => api.change('DELETE', presetPath(atOf(context, preset)), undefined), (changed) => changed.forEach((preset) => restore(atOf(context, preset))))
+		await changeAll(all, 'archived', (preset) => changeNow(context, preset, 'DELETE', () => undefined), (changed) => changed.forEach((preset) => restore(atOf(context, preset))))
 		done()
 	}, { isDanger: true })
 }
@@ -237,10 +253,16 @@ function archiveAll(context, all, done) {
 /** @param {Context} context @param {Preset[]} all @param {() => void} done */
 function tagAll(context, all, done) {
 	const add = textInput({ autofocus: true }), remove = textInput()
-	const set = (/** @type {Preset} */ preset, /** @type {string[]} */ tags) => api.change('PATCH', presetPath(atOf(context, preset)), { tags })
+	/** Changes the tags of now, whoever set them. @param {Preset} preset @param {string[]} more @param {string[]} less */
+	const set = (preset, more, less) => changeNow(context, preset, 'PATCH', ({ tags = [] }) => ({ tags: [...new Set([...tags, ...more])].filter((tag) => !less.includes(tag)) }))
+	/** What was there is not added, and what was not is not taken away. @type {Map<Preset, Preset>} */
+	const before = new Map()
 	ask(context, 'Tag', all.length === 1 ? `Tag ${all[0].slug}` : `Tag ${all.length} presets`, [field('Add', add, 'Tags, with commas between them.'), field('Take away', remove)], async () => {
 		const gone = tagsOf(remove.value)
-		await changeAll(all, 'tagged', (preset) => set(preset, [...new Set([...preset.tags ?? [], ...tagsOf(add.value)])].filter((tag) => !gone.includes(tag))), (changed) => changed.forEach((preset) => set(preset, preset.tags ?? [])))
+		await changeAll(all, 'tagged', async (preset) => before.set(preset, await set(preset, tagsOf(add.value), gone)), (changed) => {
+			const tagsBefore = (/** @type {Preset} */ preset) => before.get(preset)?.tags ?? []
+			changeAll(changed, 'tagged as before', (preset) => set(preset, gone.filter((tag) => tagsBefore(preset).includes(tag)), tagsOf(add.value).filter((tag) => !tagsBefore(preset).includes(tag)))).catch((thrown) => say(`Error: ${api.failureOf(thrown).message}`))
+		})
 		done()
 	}, { confirm: 'Save' })
 }
@@ -253,11 +275,25 @@ function emptyList(context, state) {
 	const workspace = context.workspace === 'default' || !session.mayChange() ? '' : `?workspace_id=${encodeURIComponent(context.workspace)}`
 	return h('div', { class: 'empty' },
 		h('h2', null, 'No presets yet'),
+		elsewhere(context),
 		h('p', null, 'Create the first one with New preset, or with this request:'),
 		snippet(`curl ${location.origin}${apiPath}/presets/email-copywriter/chat/completions${workspace} \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{"model": "openai/gpt-5-mini", "temperature": 0.7,
        "messages": [{"role": "system", "content": "Write short, friendly emails."}]}'`, 'the first request'))
+}
+
+/** Names other workspaces that have presets. @param {Context} context */
+function elsewhere({ workspace, signal }) {
+	const place = h('p', null)
+	const read = async () => {
+		const { data } = await api.read('/workspaces' + search({ limit: 20 }), signal)
+		const found = await Promise.all(data.filter((/** @type {Workspace} */ { id, slug }) => ![id, slug].includes(workspace)).map(async (/** @type {Workspace} */ { slug }) => ({ slug, total: (await api.read('/presets' + search({ workspace_id: slug, limit: 1 }), signal)).total })))
+		const full = found.filter(({ total }) => total > 0).sort((a, b) => b.total - a.total)
+		fill(place, full.length > 0 && ['Other workspaces have some: ', ...full.flatMap(({ slug, total }, i) => [i > 0 && ', ', h('a', { href: toPresets(slug) }, slug), ` (${total})`]), '.'])
+	}
+	session.mayChange() && read().catch(() => {}) // the view itself shows what is wrong
+	return place
 }
 
 /** @param {Context} context */

@@ -12,6 +12,11 @@ const bytesText = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} GB` : `${(n / 1e6)
 /** @param {string | null} [time] */
 const timeOr = (time) => (time ? when(time) : h('span', { class: 'muted' }, 'none'))
 
+/** Says what is not as usual in details, whose names are those of the API. @param {object | null} details */
+const detailsOf = (details) => Object.entries(details ?? {}).filter(([name, value]) => value && !/bytes$/.test(name)).map(([name, value], i) => [
+	i > 0 && ' · ', name.replace('_seconds', '').replaceAll('_', ' '), value !== true && [' ', name.endsWith('_at') ? when(value) : name.endsWith('_seconds') ? `${value} s` : user(String(value))],
+].flat()).flat()
+
 /** Says what an operator should look at. @param {ServerState} state @returns {string[]} */
 function problemsOf({ stores, webhooks, usage }) {
 	return [
@@ -30,23 +35,24 @@ export function stateView(context) {
 	const shown = live(context, '/presets/-/state', ({ data }) => {
 		/** @type {ServerState} */
 		const state = data
-		const problems = problemsOf(state)
+		const problems = problemsOf(state), unsaved = state.stores.filter(({ available, last_backup: backup }) => available && !backup).map(({ store }) => `${store} has no backup since this process began.`)
+		const all = [...problems, ...unsaved]
 		return [
-			h('div', { class: problems.length > 0 ? 'error' : 'note well' }, problems.length > 0 ? h('ul', null, problems.map((text) => h('li', null, user(text)))) : h('p', null, h('strong', { class: 'good' }, 'All is well. '), 'Stores take changes, and nothing is lost.')),
+			h('div', { class: problems.length > 0 ? 'error' : all.length > 0 ? 'note' : 'note well' }, all.length > 0 ? h('ul', null, all.map((text) => h('li', null, user(text)))) : h('p', null, h('strong', { class: 'good' }, 'All is well. '), 'Stores take changes, and nothing is lost.')),
 			table('Stores', ['Store', 'State', 'Last backup', 'Disk', 'Details'], state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => row([
 				['Store', [h('span', { class: 'mono' }, user(store)), current && state.stores.length > 1 && h('span', { class: 'below' }, 'of this site')]],
 				['State', !available ? h('span', { class: 'bad' }, 'not available') : damaged ? h('span', { class: 'bad' }, 'damaged') : writable ? h('span', { class: 'good' }, 'takes changes') : h('span', { class: 'warn' }, 'read only')],
-				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, 'since this process began')]],
+				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, ' since this process began')]],
 				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span', { class: 'muted' }, '–')],
-				['Details', h('span', { class: 'small muted' }, user(Object.entries(details ?? {}).filter(([name]) => !/bytes$/.test(name)).map(([name, value]) => `${name.replaceAll('_', ' ')} ${value}`).join(' · ')))],
+				['Details', detailsOf(details)],
 			]))),
 			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, ['Node', 'Details'], (nodes ?? []).map(({ name, ...more }) => row([
-				['Node', user(name)], ['Details', h('span', { class: 'small muted' }, user(Object.entries(more).map(([key, value]) => `${key.replaceAll('_', ' ')} ${value}`).join(' · ')))],
+				['Node', user(name)], ['Details', detailsOf(more)],
 			])))),
-			state.webhooks.length > 0 && table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
+			state.webhooks.length === 0 ? h('p', { class: 'hint' }, 'No webhook is set.') : table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
 				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
 			]))),
-			h('p', { class: 'hint' }, `Usage is ${state.usage.measured ? '' : 'not '}measured. The server runs `, h('code', null, user(state.version)), '.'),
+			h('p', { class: 'hint' }, `Usage is ${state.usage.measured ? '' : 'not '}measured. `, state.version === '(devel)' ? 'The server runs a build without a version.' : ['The server runs ', h('code', null, user(state.version)), '.']),
 		].filter(Boolean)
 	})
 	return {

@@ -8,6 +8,15 @@ import { readSide } from './differences.js'
 import { readUntilDone } from './states.js'
 import { targetText, versionName } from './texts.js'
 
+/** unsaved stands for what is on the left of the workbench, and differs from its version. */
+export const unsaved = '*'
+
+/** Names what is tried. @param {string} ref */
+export const refName = (ref) => (ref === unsaved ? 'unsaved' : ref === '' ? 'live' : /^\d+$/.test(ref) ? `v${ref}` : ref)
+
+/** Says what live or a label stands for now. It is empty for the others. @param {Preset} preset @param {string} ref */
+export const standsFor = (preset, ref) => (/^(?:\*|\d+)$/.test(ref) ? '' : targetText({ ...targetOf(preset, ref), protected: false }))
+
 // Selects of the versions of a preset, and of its labels.
 
 const versionsAtOnce = 100

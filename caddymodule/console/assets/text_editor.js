@@ -2,6 +2,7 @@
 // text lies behind the field: it has its size, and shows all but the text itself.
 
 import { button, fill, h, textInput } from './elements.js'
+import { visible } from './invisible.js'
 
 const mostLines = 5000 // beyond, lines have neither numbers nor colours
 
@@ -16,7 +17,7 @@ export function textEditor(value, colour, changed) {
 	let notes = []
 	let isColoured = true
 	/** @param {string} line */
-	const partsOf = (line) => (isColoured && colour ? colour(line).map((part) => (typeof part === 'string' ? part : h('span', { class: part[0] }, part[1]))) : [line])
+	const partsOf = (line) => (isColoured && colour ? colour(line) : [line]).flatMap((part) => (typeof part === 'string' ? marked(part) : h('span', { class: part[0] }, marked(part[1]))))
 
 	/** Draws the lines that differ from those drawn before. */
 	const draw = () => {
@@ -114,6 +115,9 @@ export function textEditor(value, colour, changed) {
 		},
 	}
 }
+
+/** Marks what cannot be seen, in place of the boxes, which have a width. @param {string} text @returns {Child[]} */
+const marked = (text) => visible(text).map((one) => (typeof one === 'string' ? one : h('span', { class: 'hidden-mark' }, one.textContent)))
 
 /** @param {HTMLTextAreaElement} area @param {Element} mirror @param {(start: number, end: number) => void} reveal */
 function searchBar(area, mirror, reveal) {

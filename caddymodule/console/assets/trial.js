@@ -1,17 +1,17 @@
 // Trying what stands on the left of the workbench, or versions: what goes up to the gateway, and what
 // the gateway answers.
 
-import { presetPath } from './addresses.js'
-import { button, choice, code, field, fill, form, h, setWrong, submit, textInput, user } from './elements.js'
+import { hasKeys, presetPath, toKeys } from './addresses.js'
+import { button, choice, code, field, fill, form, h, setWrong, shortcut, submit, textInput, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { messagesOf, routes } from './capture.js'
-import { readTemplates, targetChoices } from './target.js'
+import { readTemplates, refName, standsFor, targetChoices, unsaved } from './target.js'
 import { visible, warning } from './invisible.js'
 import { format, lineOf, parseAs, raw } from './json.js'
 import { loggedOf } from './logged.js'
 import { models } from './models.js'
-import { errorBox, readUntilDone } from './states.js'
+import { attempt, errorBox, readUntilDone } from './states.js'
 import { say, tell } from './status.js'
 
 // Reading the answer of a gateway, streamed or whole, in the three dialects.
@@ -356,8 +356,25 @@ function showBoxes(answer) {
 }
 
 const variableKinds = ['text', 'empty text', 'image address', 'file address']
-/** unsaved stands for what is on the left, and differs from its version. */
-const unsaved = '*'
+const keyHours = 8
+
+/** What a trial asks of every gateway: a stream, and what it used, which chat says only if asked. @param {string} dialect */
+export const streaming = (dialect) => ({ stream: true, ...(dialect === 'chat' && { stream_options: { include_usage: true } }) })
+
+/** Offers an inference key to who may issue one. Others learn where the keys are. @param {Context} context @param {(key: string) => unknown} take */
+export function keyOffer({ workspace }, take) {
+	if (!hasKeys || !session.mayIssueKeys()) {
+		return hasKeys && session.mayChange() && h('a', { class: 'small', href: toKeys(workspace) }, 'Who may issue one')
+	}
+	const place = h('div')
+	const issue = button('Issue a short-lived key for this tab', () => attempt(place, issue, async () => {
+		const { text } = await api.change('POST', '/keys', { workspace_id: workspace, name: 'Console trial', expires_at: new Date(Date.now() + keyHours * 3600000).toISOString() })
+		session.setInferenceKey(JSON.parse(text).key)
+		say(`This tab has an inference key for ${keyHours} hours.`)
+		take(session.inferenceKey())
+	}), { class: 'small', 'data-key': 'issue' })
+	return h('div', null, issue, place)
+}
 
 /** @type {MakeTrial} */
 export function trial(context, preset, draft) {
@@ -484,15 +501,16 @@ export function trial(context, preset, draft) {
 		const { names = [], hasMessages = false } = templates.get(ref) ?? {}
 		const values = names.map((name) => /** @type {const} */ ([name, valueOf(name)]))
 		const own = turns.map((turn) => turn.read()).filter((turn) => turn.text !== '' || turn.calls || turn.role === 'tool' || !hasMessages) // a template's messages are enough
-		const members = ref === unsaved ? ['"stream":true'] : [`"model":${JSON.stringify(`@preset/${slug}${ref && '@' + ref}`)}`, '"stream":true']
+		const parsed = parseAs(more.value.trim() === '' ? '{}' : more.value)
+		setWrong(more, parsed.problem && `line ${lineOf(more.value, parsed.offset)}: ${parsed.problem}`)
+		const members = ref === unsaved ? [] : [`"model":${JSON.stringify(`@preset/${slug}${ref && '@' + ref}`)}`]
+		members.push(...Object.entries(streaming(dialect)).filter(([name]) => !parsed.members.some((member) => member.name === name)).map(([name, value]) => `"${name}":${JSON.stringify(value)}`))
 		if (own.length > 0) {
 			members.push(`"${dialect === 'responses' ? 'input' : 'messages'}":${JSON.stringify(messagesOf(own, dialect))}`)
 		}
 		if (names.length > 0) {
 			members.push(`"prompt":${JSON.stringify({ variables: Object.fromEntries(values) })}`)
 		}
-		const parsed = parseAs(more.value.trim() === '' ? '{}' : more.value)
-		setWrong(more, parsed.problem && `line ${lineOf(more.value, parsed.offset)}: ${parsed.problem}`)
 		members.push(...parsed.members.map((member) => `${member.key}:${raw(member.value)}`))
 		const request = `{${members.join(',')}}`
 		return parsed.problem || values.some(([, value]) => value === undefined) ? undefined
@@ -500,9 +518,21 @@ export function trial(context, preset, draft) {
 	}
 
 	const output = h('div', { class: 'outputs' }, h('p', { class: 'muted hint' }, 'Run streams the answer of the gateway to what stands on the left, saved or not. Show what goes up sends nothing. A line of the log of content can be pasted.'))
+	// The answers that are shown, and what each was of.
+	/** @type {{ ref: string, of: string, section: Element, mark: Element }[]} */
+	let answers = []
+	const stateOf = (/** @type {string} */ ref) => (ref === unsaved ? draft.state() : preset ? standsFor(preset.data, ref) : '')
+	/** Says which answers are no longer of what their title says. */
+	const showAge = () => {
+		for (const { ref, of, section, mark } of answers) {
+			const now = stateOf(ref), isOld = now !== of
+			section.classList.toggle('outdated', isOld)
+			mark.textContent = isOld ? ref === unsaved ? ' · before your last edits' : ` · outdated: ${refName(ref)} is ${now} now` : ref === unsaved && !draft.isChanged() ? ` · saved as ${refName(draft.ref())}` : ''
+		}
+	}
 	let sending = new AbortController()
 	context.signal.addEventListener('abort', () => sending.abort())
-	const send = submit('Run', { title: 'Ctrl+Enter', class: 'strong' })
+	const send = submit(['Run', shortcut('⌃⏎')], { title: 'Ctrl+Enter', class: 'strong' })
 	const stop = button('Stop', () => {
 		sending.abort()
 		send.focus()
@@ -567,13 +597,17 @@ export function trial(context, preset, draft) {
 		stop.disabled = false
 		output.className = refs.length > 1 ? 'outputs two' : 'outputs'
 		fill(output)
-		await Promise.all(refs.map((ref, i) => {
-			const name = ref === unsaved ? 'unsaved' : ref === '' ? 'live' : /^\d+$/.test(ref) ? `v${ref}` : ref
-			const place = h('div')
-			output.append(h('section', { 'aria-label': `Answer of ${name}` }, h('h3', null, user(name)), place))
+		answers = []
+		await Promise.all(refs.map(async (ref, i) => {
+			const name = refName(ref), served = h('span'), mark = h('span', { class: 'warn' }), place = h('div')
+			const section = h('section', { 'aria-label': `Answer of ${name}` }, h('h3', null, user(name), served, mark), place)
+			answers.push({ ref, of: stateOf(ref), section, mark })
+			output.append(section)
 			const of = { body: requests[i], signal: mine.signal, at }
-			return ref === unsaved ? showOne(place, name, presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), { ...of, headers: secret ? { 'X-Inference-Key': secret } : {} }, goOn)
-				: showOne(place, name, '/' + routes[/** @type {Dialect} */ (dialects.value)], { ...of, key: secret }, goOn)
+			const result = await (ref === unsaved ? showOne(place, name, presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), { ...of, headers: secret ? { 'X-Inference-Key': secret } : {} }, goOn)
+				: showOne(place, name, '/' + routes[/** @type {Dialect} */ (dialects.value)], { ...of, key: secret }, goOn))
+			const version = /@(\d+)$/.exec(result?.served ?? '')?.[1]
+			served.textContent = version && name !== `v${version}` ? ` v${version}` : ''
 		}))
 		if (sending === mine) {
 			stop.disabled = true
@@ -591,6 +625,7 @@ export function trial(context, preset, draft) {
 			show(logged.trial)
 			store()
 			output.className = 'outputs'
+			answers = []
 			fill(output, h('section', { 'aria-label': 'Answer of the log' }, h('h3', null, 'Answer of the log'), h('pre', { class: 'answer', tabindex: '0', dir: 'auto' }, visible(logged.answer))))
 			say('The request of the log is shown.', { name: 'Undo', run: () => {
 				show(before)
@@ -598,8 +633,15 @@ export function trial(context, preset, draft) {
 			} })
 		}
 	}
+	const keyField = field('Inference key', key, 'A key of the preset’s workspace. It is kept in this tab until Lock.')
+	keyField.append(keyOffer(context, (issued) => {
+		key.value = issued
+		setWrong(key)
+		draft.keyChanged()
+		send.focus()
+	}) || '')
 	const options = h('details', { class: 'options', open: !session.inferenceKey() }, h('summary', null, 'Key and parameters'),
-		h('div', { class: 'columns even' }, field('Inference key', key, 'A key of the preset’s workspace. It is kept in this tab until Lock.'), field('API', dialects, 'The unsaved version is tried with its own.')),
+		h('div', { class: 'columns even' }, keyField, field('API', dialects, 'The unsaved version is tried with its own.')),
 		field('More parameters', more, 'JSON, such as {"seed": 7}. They replace the preset’s settings.'))
 	const inputs = h('div')
 	const element = form({ class: 'trial', oninput: store, onpaste: paste }, () => runAll(showAnswer),
@@ -623,6 +665,7 @@ export function trial(context, preset, draft) {
 			show(trialOf)
 			store()
 		},
+		showAge,
 		refresh: () => {
 			showDialects()
 			look()
@@ -630,6 +673,7 @@ export function trial(context, preset, draft) {
 		update: (next) => {
 			preset = next
 			look()
+			showAge()
 		},
 	}
 }
