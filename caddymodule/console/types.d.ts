@@ -135,6 +135,7 @@ type Budget = { limit_usd: number, reset_interval: 'daily' | 'weekly' | 'monthly
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
 	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, protection?: 'set' | 'cleared' | null, managed_by?: string | null, override?: string | null, request_id: string, slug?: string | null,
+	name?: string | null, input_id?: string | null, changed_key_id?: string | null, changes?: { field: string, from?: unknown, to?: unknown }[],
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }
