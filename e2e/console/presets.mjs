@@ -289,7 +289,7 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
   await page.getByRole("heading", { name: /^v1/ }).waitFor();
   await eventually(async () => assert.ok(await page.getByRole("button", { name: "Put live" }).isDisabled()));
-  await page.getByRole("button", { name: "Compare", exact: true }).first().click();
+  await page.getByRole("link", { name: "Compare", exact: true }).first().click();
   await page.getByRole("table", { name: /settings/i }).waitFor();
   for (const view of ["labels", "use", "try", "new", "history"]) {
     await go(page, at("read-only", view));

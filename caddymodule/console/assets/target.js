@@ -50,7 +50,7 @@ export function versionChoices({ at, signal }, values, others = []) {
 					select.disabled = false
 					select.value = next
 					select.focus()
-					select.dispatchEvent(new Event('change', { bubbles: true }))
+					select.dispatchEvent(new CustomEvent('change', { bubbles: true, detail: older }))
 				})
 			}
 		})
@@ -60,9 +60,6 @@ export function versionChoices({ at, signal }, values, others = []) {
 		const first = await page(0, versionsAtOnce)
 		unread = first.total
 		await (unread > versionsAtOnce ? readOlder() : add(first.data, 0))
-		if (values[0] === values[1]) {
-			selects[1].value = options[0].value // something to compare
-		}
 	}
 	readUntilDone(read, signal) // the view itself shows what is wrong
 	return selects
