@@ -104,17 +104,8 @@ function records(context, path, address) {
 	const drawAll = (/** @type {Change[]} */ all) => (all.length === 0 ? h('p', { class: 'empty' }, 'Nothing has changed.')
 		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Request'], all.map(draw), 'changes'))
 
-	/** Reads the newest changes. */
-	const readAll = async () => {
-		/** @type {Change[]} */
-		const all = []
-		for (let total = 1; all.length < Math.min(total, most);) {
-			const answer = await api.read(path({ offset: all.length, limit: 100 }), context.signal)
-			all.push(...answer.data)
-			total = answer.data.length > 0 ? answer.total : 0
-		}
-		return all
-	}
+	/** Reads the newest changes. @returns {Promise<Change[]>} */
+	const readAll = () => api.readAll((offset) => path({ offset, limit: 100 }), most, context.signal)
 	const place = h('div')
 	const isChosen = (/** @type {Change} */ { operation, user_id: author }) => operation.includes(kind.value) && (!by.value || author === by.value)
 	let looking = new AbortController()

@@ -1,6 +1,6 @@
 // What the views of a preset are about: a version, a label, or what is live. Their addresses name it.
 
-import { presetPath } from './addresses.js'
+import { presetPath, search } from './addresses.js'
 import { choice, fill, h } from './elements.js'
 import * as api from './api.js'
 import { readTemplate } from './capture.js'
@@ -77,6 +77,16 @@ export function targetChoices(context, { data: { labels } }, ref, others) {
 		...(isVersion || named.includes(ref) ? [] : [{ value: ref, text: `${ref} (not set)` }]),
 	])
 	select.value = ref
+	return select
+}
+
+/** Makes a select of the workspaces that the key reaches. @param {string} value */
+export function workspaceChoice(value) {
+	const select = choice([{ value, text: value }], value)
+	api.readAll((offset) => '/workspaces' + search({ offset, limit: 100 }), 2000).then((all) => {
+		fill(select, [...new Set([value, ...all.map(({ slug }) => slug)])].map((slug) => h('option', { value: slug }, slug)))
+		select.value = value
+	}, () => {}) // the one that is there does
 	return select
 }
 
