@@ -173,7 +173,7 @@ func (s *Service) changeBudgets(ctx context.Context, w Write, ref string, edit f
 			return access.ErrOnlyWorkspace
 		}
 		updated.UpdatedAt = &c.now
-		if err := c.putWorkspace("workspace.update", updated); err != nil {
+		if err := c.putWorkspace("workspace.update", old, updated); err != nil {
 			return err
 		}
 		return show(c, updated)

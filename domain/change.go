@@ -172,14 +172,14 @@ func (c *change) storeReplay() error {
 }
 
 // record adds what was done to the audit trail.
-func (c *change) record(operation string, object AuditObject, before, after int) error {
+func (c *change) record(operation string, object AuditObject, before, after int, changes ...FieldChange) error {
 	head, err := c.AuditHead()
 	if err != nil {
 		return err
 	}
 	r, text, err := AuditRecord{
 		Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
-		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden, Actor: c.Actor,
+		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden, Actor: c.Actor, Changes: changes,
 	}.after(head)
 	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)

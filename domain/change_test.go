@@ -452,7 +452,7 @@ func concurrentClients(t *testing.T, keep int) {
 	}
 	for n := start + 1; n <= len(trail); n++ {
 		a, ok := done[n]
-		if !ok || a.Records[0] != trail[n-1] {
+		if !ok || !reflect.DeepEqual(a.Records[0], trail[n-1]) {
 			t.Fatalf("nobody asked for record %+v", trail[n-1])
 		}
 		after, refusal := states[n-1].apply(a.action)

@@ -33,6 +33,9 @@ type HistoryEntry struct {
 	InputID    *string       `json:"input_id,omitzero"`
 	// ChangedKeyID is the key that was changed, if it is one.
 	ChangedKeyID *string `json:"changed_key_id"`
+	// Name and Changes of a key are there only for a principal that may issue keys.
+	Name    *string       `json:"name,omitzero"`
+	Changes []FieldChange `json:"changes,omitzero"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
@@ -51,7 +54,7 @@ func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(of.Label),
 		Message: nilIfZero(of.Message), Split: nilIfZero(of.Split), Status: nilIfZero(of.Status),
 		Protection: nilIfZero(of.Protection), ManagedBy: nilIfZero(of.ManagedBy), Override: nilIfZero(r.Override),
-		RequestID: nilIfZero(r.RequestID), InputID: nilIfZero(of.Input),
+		RequestID: nilIfZero(r.RequestID), InputID: nilIfZero(of.Input), Name: nilIfZero(of.Name), Changes: r.Changes,
 	}
 	if of.Kind == "key" {
 		e.ChangedKeyID = &of.ID
@@ -106,6 +109,9 @@ func (s *Service) history(ctx context.Context, who Principal, page Page, find fu
 				return err
 			}
 			entries[i] = newHistoryEntry(record, nilIfZero(k.Name))
+			if entries[i].ChangedKeyID != nil && who.CheckIssueKeys() != nil {
+				entries[i].Name, entries[i].Changes = nil, nil
+			}
 		}
 		text, err := jsonv2.Marshal(entries)
 		list = listed(text, total)

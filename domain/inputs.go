@@ -9,8 +9,8 @@ import (
 type Part struct {
 	// JSON is the answer's data, nil if it is gone.
 	JSON []byte
-	// ID is its id, and Operation the audit record's, empty if nothing changed.
-	ID, Operation string
+	// ID and Name are its own, and Operation is the audit record's, empty if nothing changed.
+	ID, Name, Operation string
 }
 
 // PartChange changes something that belongs to p, and checks the condition of the change on it. It adds something with an
@@ -47,7 +47,7 @@ func (s *Service) ChangePart(ctx context.Context, w Write, workspace, slug strin
 			}
 		}
 		object := p.audited()
-		object.Input = part.ID
+		object.Input, object.Name = part.ID, part.Name
 		return c.record(part.Operation, object, p.DesignatedVersion, p.DesignatedVersion)
 	})
 }

@@ -58,7 +58,7 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 }
 
 func auditedKey(k Key) AuditObject {
-	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID}
+	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID, Name: k.Name}
 }
 
 // Keys returns all issued keys, also those that are not live. The oldest comes first. A key whose

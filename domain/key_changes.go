@@ -220,7 +220,7 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 		if err := c.Who.CheckGives(k.Scope); err != nil {
 			return err
 		}
-		wasDisabled := k.Disabled
+		before := k
 		operation, err := edit(c, &k)
 		if err != nil {
 			return err
@@ -235,12 +235,16 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 			object := auditedKey(k)
 			object.WorkspaceID = found.WorkspaceID
 			switch {
-			case k.Disabled && !wasDisabled:
+			case k.Disabled && !before.Disabled:
 				object.Status = PresetDisabled
-			case wasDisabled && !k.Disabled:
+			case before.Disabled && !k.Disabled:
 				object.Status = PresetActive
 			}
-			if err := c.record(operation, object, 0, 0); err != nil {
+			changes, err := changedFields(settingsOf(before), settingsOf(k))
+			if err != nil {
+				return err
+			}
+			if err := c.record(operation, object, 0, 0, changes...); err != nil {
 				return err
 			}
 		}
@@ -248,4 +252,16 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 		return nil
 	})
 	return shown, err
+}
+
+// keySettings is what an update changes of a key.
+type keySettings struct {
+	Name     string `json:"name"`
+	Disabled bool   `json:"disabled"`
+	KeyLimits
+	Scope
+}
+
+func settingsOf(k Key) keySettings {
+	return keySettings{k.Name, k.Disabled, k.KeyLimits, ValueOr(k.Scope, Scope{})}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -233,6 +235,13 @@ func TestUpdateKey(t *testing.T) {
 	count := f.records(t)
 	if again := update(domain.KeyPatch{Name: new("new"), Models: settable("a/*")}); !reflect.DeepEqual(again, want) || f.records(t) != count {
 		t.Errorf("the same values change something: %+v", again)
+	}
+	last := f.trail(t)[count-1]
+	changes, err := jsonv2.Marshal(last.Changes)
+	const wantChanges = `[{"field":"/include_byok_in_limit","from":null,"to":true},{"field":"/limit","from":null,"to":5},{"field":"/limit_reset","from":null,"to":"daily"},` +
+		`{"field":"/limits/concurrent","from":null,"to":1},{"field":"/models","from":null,"to":["a/*"]},{"field":"/name","from":"","to":"new"},{"field":"/preset_required","from":null,"to":true}]`
+	if err != nil || string(changes) != wantChanges || last.Object.Name != "new" {
+		t.Errorf("the audit record of %q has the changes %s, %v, want %s", last.Object.Name, changes, err, wantChanges)
 	}
 	update(domain.KeyPatch{Disabled: new(true)})
 	wantKind(t, errOf(f.Authenticate(t.Context(), hash)), domain.Unauthenticated, "Invalid credentials")

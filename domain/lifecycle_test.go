@@ -187,9 +187,9 @@ func (f *fixture) run(t *testing.T, steps []step) {
 			want := domain.AuditRecord{
 				Number: len(seen) + 1, Time: moment, KeyID: "k1", UserID: "ann", RequestID: "r1", Operation: s.operation,
 				Object: domain.AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: "p", Label: s.label, Split: s.split, Status: s.status},
-				Before: s.before, After: s.after, Previous: added[0].Previous, Hash: added[0].Hash,
+				Before: s.before, After: s.after, Changes: added[0].Changes, Previous: added[0].Previous, Hash: added[0].Hash,
 			}
-			if added[0] != want || !slices.Equal(out.Records, added) {
+			if !reflect.DeepEqual(added[0], want) || !reflect.DeepEqual(out.Records, added) {
 				t.Errorf("got  %+v\nand  %+v\nwant %+v", added[0], out.Records, want)
 			}
 			if gone := s.operation == "preset.archive" || s.operation == "label.delete"; out.WorkspaceID != p.WorkspaceID || (out.JSON == nil) != gone {

@@ -263,11 +263,11 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	if err != nil {
 		return err
 	}
-	named, described := p.Name != before.Name, !equal(p.Description, before.Description) || !slices.Equal(p.Tags, before.Tags)
+	named, isDescribed := p.Name != before.Name, !equal(p.Description, before.Description) || !slices.Equal(p.Tags, before.Tags)
 	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
 	setOwner, setLimits := !equal(p.ManagedBy, before.ManagedBy), !equal(p.Limits, before.Limits)
 	isGuarded := named || setLimits || setStatus || protect || setPolicy
-	if !isGuarded && !described && !setOwner {
+	if !isGuarded && !isDescribed && !setOwner {
 		return nil
 	}
 	if isGuarded && (before.Protected || p.Protected) {
@@ -290,6 +290,10 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	if err := c.storePreset(p); err != nil {
 		return err
 	}
+	changes, err := changedFields(described{before.Name, before.Description, before.Tags, before.Limits}, described{p.Name, p.Description, p.Tags, p.Limits})
+	if err != nil {
+		return err
+	}
 	object := p.audited()
 	withStatus, withProtection := object, object
 	withStatus.Status, withProtection.Protection = p.Status, protection(before.Protected, p.Protected)
@@ -297,21 +301,30 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		operation string
 		changed   bool
 		object    AuditObject
+		changes   []FieldChange
 	}{
-		{"preset.update", named || described || setLimits, object},
-		{"preset.set_status", setStatus, withStatus},
-		{"preset.protect", protect, withProtection},
-		{"preset.set_policy", setPolicy, object},
-		{"preset.set_owner", setOwner, object},
+		{"preset.update", named || isDescribed || setLimits, object, changes},
+		{"preset.set_status", setStatus, withStatus, nil},
+		{"preset.protect", protect, withProtection, nil},
+		{"preset.set_policy", setPolicy, object, nil},
+		{"preset.set_owner", setOwner, object, nil},
 	} {
 		if !kind.changed {
 			continue
 		}
-		if err := c.record(kind.operation, kind.object, p.DesignatedVersion, p.DesignatedVersion); err != nil {
+		if err := c.record(kind.operation, kind.object, p.DesignatedVersion, p.DesignatedVersion, kind.changes...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// described is what a preset.update changes.
+type described struct {
+	Name        string        `json:"name"`
+	Description *string       `json:"description"`
+	Tags        []string      `json:"tags,omitzero"`
+	Limits      *PresetLimits `json:"limits,omitzero"`
 }
 
 func equal[T comparable](a, b *T) bool {

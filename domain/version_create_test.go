@@ -3,7 +3,7 @@ package domain_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -74,7 +74,7 @@ func TestReleasesWithLabel(t *testing.T) {
 			t.Errorf("version %d: got %+v", n, p)
 		}
 		records := f.trail(t)[trail:]
-		if len(records) != 2 || !slices.Equal(out.Records, records) || records[0].Object.Message != fmt.Sprint(n) ||
+		if len(records) != 2 || !reflect.DeepEqual(out.Records, records) || records[0].Object.Message != fmt.Sprint(n) ||
 			records[1].Operation != "label.move" || records[1].Object.Label != "live" || records[1].Before != n-1 || records[1].After != n {
 			t.Errorf("version %d: got records %+v", n, records)
 		}

@@ -79,7 +79,7 @@ func (c *change) insertWorkspace(w Workspace) error {
 	if err := c.checkSlugFree(w.Slug); err != nil {
 		return err
 	}
-	return c.putWorkspace("workspace.create", w)
+	return c.putWorkspace("workspace.create", w, w)
 }
 
 // checkSlugFree returns an Invalid error if a workspace has slug as its slug or as its id.
@@ -97,7 +97,7 @@ func (c *change) checkSlugFree(slug string) error {
 }
 
 // putWorkspace stores and records w and makes it the answer.
-func (c *change) putWorkspace(operation string, w Workspace) error {
+func (c *change) putWorkspace(operation string, before, w Workspace) error {
 	err := c.PutWorkspace(w)
 	if err == nil {
 		err = c.showWorkspace(w)
@@ -108,7 +108,11 @@ func (c *change) putWorkspace(operation string, w Workspace) error {
 	if err != nil {
 		return err
 	}
-	return c.record(operation, w.audited(), 0, 0)
+	changes, err := changedFields(before, w)
+	if err != nil {
+		return err
+	}
+	return c.record(operation, w.audited(), 0, 0, changes...)
 }
 
 // showWorkspace makes a stored workspace the answer.

@@ -147,7 +147,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 			}
 		}
 		updated.UpdatedAt = &c.now
-		return c.putWorkspace("workspace.update", updated)
+		return c.putWorkspace("workspace.update", old, updated)
 	})
 }
 

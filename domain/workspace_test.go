@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,7 +167,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 			continue
 		}
 		want := domain.AuditObject{Kind: "workspace", ID: id, WorkspaceID: id, Slug: now.Slug}
-		if len(added) != 1 || added[0].Operation != "workspace.update" || added[0].Object != want || added[0].UserID != "ann" || !slices.Equal(out.Records, added) {
+		if len(added) != 1 || added[0].Operation != "workspace.update" || added[0].Object != want || added[0].UserID != "ann" || !reflect.DeepEqual(out.Records, added) {
 			t.Errorf("%s: got %d records and %+v, want one of %+v", tc.body, len(added), out.Records, want)
 		}
 		if got := member(tc.field); got != tc.want {
@@ -323,7 +322,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 		t.Errorf("got %+v, %v, want a new default workspace", now, err)
 	}
 	added := f.trail(t)[len(trail):]
-	if len(added) != 2 || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || !slices.Equal(out.Records, added) {
+	if len(added) != 2 || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || !reflect.DeepEqual(out.Records, added) {
 		t.Errorf("got records %+v, want the deletion and the creation", added)
 	}
 	_, err = workspace(t.Context(), f, admin, old.ID)

@@ -116,7 +116,7 @@ type Guarded = Pick<Preset, 'protected' | 'managed_by' | 'labels'>
 type Preset = {
 	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
-	designated_version: Version, protected: boolean, policy: object | null, managed_by: string | null, tags?: string[], model?: string | null,
+	designated_version: Version, protected: boolean, policy: object | null, managed_by: string | null, tags?: string[], model?: string | null, limits?: Record<string, number> | null,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
@@ -137,6 +137,7 @@ type Budget = { limit_usd: number, reset_interval: 'daily' | 'weekly' | 'monthly
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
 	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, protection?: 'set' | 'cleared' | null, managed_by?: string | null, override?: string | null, request_id: string, slug?: string | null,
+	name?: string | null, input_id?: string | null, changed_key_id?: string | null, changes?: { field: string, from?: unknown, to?: unknown }[],
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }
@@ -178,7 +179,7 @@ type UsageReport = { from: string, to: string, step: 'hour' | 'day', by: string,
 type DrawnSeries = { name: string, style: number, total: Figures, points: Figures[] }
 type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, areBars?: boolean, missing?: string }
 /** ChartEvent is a change that charts show as a line. */
-type ChartEvent = { time: number, text: string }
+type ChartEvent = { time: number, text: string, all?: string }
 /** ChartState is what charts keep when they are drawn again: the marked time, and the open tables. */
 type ChartState = { marked: string, open: Set<string> }
 type ChartOptions = {

@@ -202,10 +202,15 @@ func Update(ctx context.Context, s *domain.Service, w domain.Write, workspace, s
 // Delete removes an input.
 func Delete(ctx context.Context, s *domain.Service, w domain.Write, workspace, slug, id string) (domain.Outcome, error) {
 	return s.ChangePart(ctx, w, workspace, slug, false, func(tx domain.Tx, p domain.Preset, w domain.Write, _ string, _ time.Time) (domain.Part, error) {
-		if _, err := present(tx, p, w, id); err != nil {
+		text, err := present(tx, p, w, id)
+		if err != nil {
 			return domain.Part{}, err
 		}
-		return domain.Part{ID: id, Operation: "preset.delete_input"}, tx.RemoveInput(p.ID, id)
+		in, err := decode(text)
+		if err != nil {
+			return domain.Part{}, err
+		}
+		return domain.Part{ID: id, Name: in.Name, Operation: "preset.delete_input"}, tx.RemoveInput(p.ID, id)
 	})
 }
 
@@ -254,5 +259,5 @@ func put(tx domain.Tx, p domain.Preset, in Input, w domain.Write, now time.Time,
 	case size > MaxAll:
 		return part, domain.InvalidAt("", fmt.Sprintf("the inputs of a preset must be at most %d bytes in all, are %d", MaxAll, size))
 	}
-	return domain.Part{JSON: text, ID: in.ID, Operation: operation}, tx.PutInput(p.ID, in.ID, text)
+	return domain.Part{JSON: text, ID: in.ID, Name: in.Name, Operation: operation}, tx.PutInput(p.ID, in.ID, text)
 }

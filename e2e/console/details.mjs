@@ -41,11 +41,10 @@ scenario("selects reach every version", { key: managementKey }, async ({ page })
   await eventually(async () => assert.equal(await from.inputValue(), "3"));
   for (const first of [many - 100, many - 200]) {
     await from.selectOption({ label: `Older versions (${first})…` });
-    await eventually(async () => assert.equal(await from.inputValue(), String(first)));
+    await from.locator(`option[value="${first}"]`).waitFor({ state: "attached" });
   }
   await eventually(async () => assert.equal(await from.locator("option").count(), many));
   await from.selectOption("1");
-  await page.getByRole("button", { name: "Compare", exact: true }).click();
   await eventually(() => assert.match(page.url(), new RegExp(`compare/1\\.\\.${many}$`)));
   await shows(page.getByRole("table", { name: /prompt/i }), "Version 1");
 });

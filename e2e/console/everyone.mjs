@@ -251,7 +251,7 @@ scenario("j, k and Enter walk lists, and c compares", { key: managementKey }, as
   await page.getByRole("list", { name: "Versions" }).waitFor();
   await page.getByRole("main").focus();
   await page.keyboard.press("c");
-  await page.getByRole("button", { name: "Compare", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Swap" }).waitFor();
 });
 
 scenario("nothing moves for those who asked for less motion", { key: managementKey, reducedMotion: "reduce", at: at(slug) }, async ({ page }) => {

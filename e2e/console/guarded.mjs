@@ -297,7 +297,7 @@ scenario("the history shows what was set", { key: managementKey }, async ({ page
   await send("PUT", "/presets/told/labels/canary", { split: [{ version: 3, weight: 90 }, { version: 2, weight: 10 }], protected: true }, { headers: { "X-Preset-Owner": "files" } });
   await go(page, at("told", "history"));
   const rows = page.getByRole("table", { name: "History" }).getByRole("row");
-  for (const [what, ...details] of [["set status", "now disabled"], ["set status", "now active"], ["protection", "is protected"], ["protection", "is no longer protected"], ["owner", "managed by files"], ["split label", "canary", "v3 90 % · v2 10 %", "label is protected"]]) {
+  for (const [what, ...details] of [["Disabled the preset"], ["Enabled the preset"], ["Protected the preset"], ["Ended the protection"], ["Gave the preset to files"], ["Split the label canary", "v3 90 % · v2 10 %", "label is protected"]]) {
     await eventually(async () => {
       const texts = await rows.allInnerTexts();
       assert.ok(texts.some((text) => [what, ...details].every((one) => text.includes(one))), `${[what, ...details]} in ${texts.join("\n")}`);

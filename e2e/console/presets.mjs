@@ -1,7 +1,8 @@
 // Unlock, the list of presets, and addresses.
 
 import assert from "node:assert/strict";
-import { act, administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, openMenu, scenario, shows, status, unlock } from "./harness.mjs";
+import { readFile } from "node:fs/promises";
+import { act, administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, openMenu, scenario, send, shows, status, unlock } from "./harness.mjs";
 
 const rows = (page) => page.getByRole("table", { name: "Presets" }).locator("tbody").getByRole("row");
 const slugs = async (page) => (await rows(page).locator(".slug").allInnerTexts()).map((text) => text.trim());
@@ -215,6 +216,62 @@ scenario("a preset is duplicated, with all of its live version", { key: manageme
   assert.equal((await manage("GET", "/presets/twin-2")).description, "The first.");
 });
 
+scenario("limits of a preset are set, shown and undone", { key: managementKey }, async ({ page }) => {
+  await makePreset("bounded");
+  await go(page, at("bounded"));
+  await act(page, "Limits");
+  const dialog = page.getByRole("dialog", { name: "Limits" });
+  await dialog.getByRole("textbox", { name: "Requests a minute" }).fill("many");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await shows(dialog, /Error: /);
+  await dialog.getByRole("textbox", { name: "Requests a minute" }).fill("60");
+  await dialog.getByRole("textbox", { name: "US dollars a day" }).fill("2.5");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await status(page, "The limits are saved.");
+  assert.deepEqual((await manage("GET", "/presets/bounded")).limits, { requests_per_minute: 60, cost_per_day: 2.5 });
+  await go(page, "/w/default?q=bounded");
+  await page.getByTitle("60 requests a minute, 2.5 US dollars a day").waitFor();
+  await go(page, at("bounded"));
+  await act(page, "Limits");
+  for (const name of ["Requests a minute", "US dollars a day"]) {
+    await dialog.getByRole("textbox", { name }).fill("");
+  }
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await status(page, "The limits are removed.");
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, "The limits are as before.");
+  assert.equal((await manage("GET", "/presets/bounded")).limits.requests_per_minute, 60);
+});
+
+scenario("a preset is exported to a file, and imported to another workspace", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Others", slug: "others" });
+  await send("POST", "/presets/carried/chat/completions?template=true", '{"model":"m","temperature":0.70,"messages":[{"role":"system","content":"Hello {{name}}."},{"role":"user","content":"{{question}}"}]}');
+  await manage("PATCH", "/presets/carried", { description: "To carry.", tags: ["one"], policy: { lock: ["tools"] }, limits: { requests_per_minute: 6 } });
+  await manage("POST", "/presets/carried/inputs", { name: "First", dialect: "chat", messages: [{ role: "user", content: "Hi" }] });
+  await go(page, at("carried"));
+  const [file] = await Promise.all([page.waitForEvent("download"), act(page, "Export")]);
+  assert.equal(file.suggestedFilename(), "carried.json");
+  assert.match(await readFile(await file.path(), "utf8"), /"temperature": 0\.70/);
+  await go(page, "/w/default");
+  await page.getByRole("button", { name: "Import" }).click();
+  const dialog = page.getByRole("dialog", { name: "Import" });
+  await dialog.getByLabel("File").setInputFiles({ name: "wrong.json", mimeType: "application/json", buffer: Buffer.from("{\n]") });
+  await dialog.getByRole("button", { name: "Import" }).click();
+  await shows(dialog, /Error: line 2/);
+  await dialog.getByLabel("File").setInputFiles(await file.path());
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("carried");
+  await dialog.getByRole("combobox", { name: "Workspace" }).selectOption("others");
+  await dialog.getByRole("button", { name: "Import" }).click();
+  await status(page, "carried is imported.");
+  await eventually(() => assert.match(page.url(), /\/w\/others\/p\/carried$/));
+  const [first, second] = await Promise.all(["default", "others"].map(async (workspace) => {
+    const { description, tags, policy, limits, designated_version: { config, system_prompt: prompt, template } } = await manage("GET", `/presets/carried?workspace_id=${workspace}`);
+    const inputs = await manage("GET", `/presets/carried/inputs?workspace_id=${workspace}`);
+    return { description, tags, policy, limits, config, prompt, template, inputs: inputs.map(({ name, messages }) => [name, messages]) };
+  }));
+  assert.deepEqual(second, first);
+});
+
 scenario("pages", { key: managementKey }, async ({ page }) => {
   await manage("POST", "/workspaces", { name: "Pages", slug: "pages" });
   await Promise.all(Array.from({ length: 120 }, (_, i) =>
@@ -318,7 +375,7 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
   await page.getByRole("heading", { name: /^v1/ }).waitFor();
   await eventually(async () => assert.ok(await page.getByRole("button", { name: "Put live" }).isDisabled()));
-  await page.getByRole("button", { name: "Compare", exact: true }).first().click();
+  await page.getByRole("link", { name: "Compare", exact: true }).first().click();
   await page.getByRole("table", { name: /settings/i }).waitFor();
   for (const view of ["labels", "use", "try", "new", "history"]) {
     await go(page, at("read-only", view));

@@ -1,6 +1,7 @@
 // A preset, its versions, comparing two of them, and putting one live.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { act, at, designated, eventually, go, look, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
 
 const versions = (page) => page.getByRole("list", { name: "Versions" }).getByRole("listitem");
@@ -57,9 +58,27 @@ scenario("two versions are compared, with signs and words besides colours", { ke
   await eventually(async () => assert.equal(await from.inputValue(), "3"));
   await from.selectOption("1");
   await to.selectOption("2");
-  await page.getByRole("button", { name: "Compare", exact: true }).click();
   await eventually(() => assert.match(page.url(), /compare\/1\.\.2$/));
   await shows(page.getByRole("main"), /settings are equal/i);
+});
+
+scenario("a line of a comparison has an address", { key: managementKey }, async ({ page }) => {
+  const prompt = (changed) => Array.from({ length: 60 }, (_, i) => (i === 40 ? changed : `Line ${i + 1}.`)).join("\n");
+  for (const changed of ["Before.", "After."]) {
+    await manage("POST", "/presets/lines/chat/completions", { model: "m", messages: [{ role: "system", content: prompt(changed) }] });
+  }
+  await go(page, at("lines", "compare/1..2#R12")); // which would be in a fold
+  const marked = page.locator("tr.at");
+  await shows(marked, "Line 12.");
+  await page.getByRole("button", { name: "Next change" }).click();
+  await shows(marked, "After.");
+  await eventually(() => assert.match(page.url(), /#L41$/));
+  await page.getByRole("link", { name: "43" }).last().click();
+  await shows(marked, "Line 43.");
+  await eventually(() => assert.match(page.url(), /compare\/1\.\.2#R43$/));
+  await page.getByRole("link", { name: "Labels", exact: true }).click();
+  await page.goBack();
+  await shows(marked, "Line 43.");
 });
 
 scenario("settings are added, removed and changed, at any depth", { key: managementKey }, async ({ page }) => {
@@ -193,6 +212,24 @@ scenario("the history of a preset tells who did what", { key: managementKey }, a
   await shows(table, "user_e2e");
   await shows(table, /beta/);
   await eventually(async () => assert.ok(await table.getByRole("row").count() >= 6));
+
+  // The fields that a change of the preset changed have their values before and after.
+  await manage("PATCH", "/presets/chronicle", { name: "The chronicle", limits: { requests_per_minute: 60 } });
+  await manage("PATCH", "/presets/chronicle", { limits: { requests_per_minute: 600 } });
+  await shows(table, /name: chronicle → The chronicle/);
+  await shows(table, /limits · requests per minute: 60 → 600/);
+
+  // Filters are in the address, and the export has what they leave.
+  await page.getByRole("combobox", { name: "What" }).selectOption("labels");
+  await eventually(async () => assert.equal(await table.getByRole("row").count(), 2));
+  assert.match(await table.innerText(), /Set the label beta to v1/);
+  await eventually(() => assert.match(page.url(), /history\?what=label\.$/));
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download CSV" }).click()]);
+  const lines = (await readFile(await file.path(), "utf8")).trim().split("\r\n");
+  assert.equal(lines.length, 2, lines.join("\n"));
+  assert.match(lines[1], /"label\.set","user_e2e"/);
+  await page.getByRole("combobox", { name: "What" }).selectOption("everything");
+  await eventually(async () => assert.ok(await table.getByRole("row").count() >= 8));
 });
 
 scenario("the timeline tells shares and what is not live, and Compare begins with the live version", { key: managementKey }, async ({ page }) => {
@@ -214,10 +251,10 @@ scenario("the timeline tells shares and what is not live, and Compare begins wit
   await go(page, at("standing"));
   await page.getByRole("link", { name: "Compare" }).click();
   await shows(page, /Both are the same version/);
-  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await page.getByRole("combobox", { name: "To" }).selectOption("4"); // without a button
   await eventually(() => assert.match(page.url(), /compare\/1\.\.4$/));
   await page.getByRole("link", { name: "History" }).click();
-  for (const text of ["put live", /split label\s*canary/, "new version (draft)"]) {
+  for (const text of ["Put v1 live in place of v3", /Split the label\s*canary/, "Saved the draft v4"]) {
     await shows(page.getByRole("table", { name: "History" }), text);
   }
 });

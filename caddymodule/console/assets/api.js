@@ -213,3 +213,15 @@ export async function identify(key) {
 	const { data } = await own.json()
 	return { kind: 'inference', home: data[0]?.workspace_id ?? '', rights: '' }
 }
+
+/** Reads the pages of a list, one after another. @param {(offset: number) => string} path @param {number} most @param {AbortSignal} [signal] @returns {Promise<any[]>} */
+export async function readAll(path, most, signal) {
+	/** @type {any[]} */
+	const all = []
+	for (let total = 1; all.length < Math.min(total, most);) {
+		const answer = await read(path(all.length), signal)
+		all.push(...answer.data)
+		total = answer.data.length > 0 ? answer.total : 0
+	}
+	return all
+}

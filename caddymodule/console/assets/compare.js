@@ -1,7 +1,7 @@
 // The comparison of any two versions of a preset.
 
 import { toComparison } from './addresses.js'
-import { button, fill, form, h, submit, user, when } from './elements.js'
+import { button, fill, h, user, when } from './elements.js'
 import { versionChoices } from './target.js'
 import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
@@ -25,11 +25,21 @@ function compareBody(context, preset) {
 		disabled: serveReason(at, preset.data) !== '' || preset.data.status !== 'active', 'data-key': 'put-live', 'aria-describedby': document.getElementById('read-only') && 'read-only',
 	})))
 	const [first, second] = versionChoices(context, [from, to])
+	for (const [i, select] of [first, second].entries()) {
+		select.dataset.key = `version-${i}` // which has the focus again
+		select.addEventListener('change', (event) => {
+			if (event instanceof CustomEvent) { // older versions were added
+				select.value = String([from, to][i])
+				return
+			}
+			go(toComparison(at, Number(first.value), Number(second.value)))
+		})
+	}
 	const show = () => load(result, signal, async () => {
 		const [a, b] = await Promise.all([from, to].map((n) => readSide(at, n, signal)))
 		return [
 			h('div', { class: 'sides' }, sideHeading(a), sideHeading(b)),
-			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose another above, then Compare.') : differences(a, b, signal),
+			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose another above.') : differences(a, b, signal, true),
 		]
 	})
 	addEventListener('unlock', show, { signal })
@@ -38,9 +48,9 @@ function compareBody(context, preset) {
 	return {
 		element: h('div', null,
 			h('h2', { class: 'unseen' }, 'Comparison'),
-			form({ class: 'filters' }, () => go(toComparison(at, Number(first.value), Number(second.value))),
+			h('div', { class: 'filters' },
 				h('label', { for: first.id }, 'From'), first, h('label', { for: second.id }, 'To'), second,
-				submit('Compare', { 'data-key': 'compare' }), button('Swap', () => go(toComparison(at, to, from)), { 'data-key': 'swap' }), action),
+				button('Swap', () => go(toComparison(at, to, from)), { 'data-key': 'swap' }), action),
 			result),
 		update: (next) => {
 			preset = next

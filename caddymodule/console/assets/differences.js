@@ -5,6 +5,7 @@ import { button, code, fill, h, row as tableRow, table } from './elements.js'
 import * as api from './api.js'
 import { visible, warning } from './invisible.js'
 import { compact, format, memberOf, parse, raw } from './json.js'
+import { replace } from './navigation.js'
 
 // Comparing texts and settings. Long work runs in slices, so that the page stays alive.
 
@@ -203,15 +204,15 @@ const around = 3 // equal lines around a difference
 const rowsAtOnce = 1000
 let isUnified = false
 
-/** @param {Side} before @param {Side} after @param {AbortSignal} signal */
-export function differences(before, after, signal) {
+/** @param {Side} before @param {Side} after @param {AbortSignal} signal @param {boolean} [isView] whether its lines have addresses */
+export function differences(before, after, signal, isView = false) {
 	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
 		[before, after].map((side) => warning([side.prompt, side.settings, side.template].join('\n'), side.name)),
 		h('h3', null, 'Prompt'), prompt,
 		h('h3', null, 'Settings'), valuesTable('settings', before, after),
 		before.template + after.template !== '{}{}' && [h('h3', null, 'Template'), valuesTable('template', before, after)])
-	promptTable(before, after, prompt, signal).catch((thrown) => {
+	promptTable(before, after, prompt, signal, isView).catch((thrown) => {
 		if (!signal.aborted) {
 			throw thrown
 		}
@@ -235,8 +236,8 @@ function valuesTable(name, before, after) {
 	])), 'settings-differences')
 }
 
-/** @param {Side} before @param {Side} after @param {Element} place @param {AbortSignal} signal */
-async function promptTable(before, after, place, signal) {
+/** @param {Side} before @param {Side} after @param {Element} place @param {AbortSignal} signal @param {boolean} isView */
+async function promptTable(before, after, place, signal, isView) {
 	const a = lines(before.prompt ?? ''), b = lines(after.prompt ?? '')
 	if ((before.prompt ?? '') === (after.prompt ?? '')) {
 		fill(place, h('p', { class: 'muted' }, before.prompt ? 'The prompts are equal.' : 'There is no prompt.'))
@@ -247,13 +248,15 @@ async function promptTable(before, after, place, signal) {
 	const { blocks, isCoarse } = await diff(a, b, slices)
 	clearTimeout(timer)
 
+	const [, side, line] = isView ? /^#([LR])(\d+)$/.exec(location.hash) ?? [] : []
+	const pointed = Number(line) - 1, isPointed = (/** @type {number} */ from, /** @type {number} */ to) => pointed >= from && pointed < to
 	/** @type {Row[]} */
 	const rows = []
 	let removed = 0, added = 0
 	blocks.forEach(({ same, a0, a1, b0, b1 }, n) => {
 		const size = Math.max(a1 - a0, b1 - b0)
 		const head = n === 0 ? 0 : around, tail = n === blocks.length - 1 ? 0 : around
-		const folded = same ? Math.max(0, size - head - tail) : 0
+		const folded = same && !(side === 'L' ? isPointed(a0, a1) : isPointed(b0, b1)) ? Math.max(0, size - head - tail) : 0
 		for (let i = 0; i < size; i++) {
 			const isFold = folded > 1 && i === head
 			rows.push({ isSame: same, folded: isFold ? folded : 0, a: a0 + i < a1 ? a0 + i : -1, b: b0 + i < b1 ? b0 + i : -1 })
@@ -282,6 +285,17 @@ async function promptTable(before, after, place, signal) {
 		const next = starts[(at + by + starts.length + (at < 0 && by < 0 ? 1 : 0)) % starts.length]
 		next?.classList.add('at')
 		next?.scrollIntoView({ block: 'center' })
+		const link = next?.querySelector('.line > a')
+		link && replace(`#${link.id}`)
+	}
+	/** Goes to the line that the address names. */
+	const goToLine = () => {
+		const row = body.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`)?.closest('tr')
+		if (row) {
+			body.querySelector('.at')?.classList.remove('at')
+			row.classList.add('at')
+			row.scrollIntoView({ block: 'center' })
+		}
 	}
 	const unified = button('Unified', () => {
 		isUnified = !isUnified
@@ -310,7 +324,7 @@ async function promptTable(before, after, place, signal) {
 		const x = a[row.a], y = b[row.b]
 		const marked = !row.isSame && areWordsMarked && x !== undefined && y !== undefined ? await diffWords(x, y, slices) : undefined
 		return h('tr', { class: row.isSame ? 'same' : '' },
-			...cellsOf(row.a, row.isSame ? '' : '−', marked?.before ?? x, 'removed'), ...cellsOf(row.b, row.isSame ? '' : '+', marked?.after ?? y, 'added'))
+			...cellsOf(row.a, row.isSame ? '' : '−', marked?.before ?? x, 'removed', isView ? 'L' : ''), ...cellsOf(row.b, row.isSame ? '' : '+', marked?.after ?? y, 'added', isView ? 'R' : ''))
 	}
 	/** @param {Row} row @param {HTMLTableRowElement} fold */
 	const unfold = async (row, fold) => {
@@ -335,14 +349,18 @@ async function promptTable(before, after, place, signal) {
 		fill(more, rest > 0 && button(`Show ${Math.min(rest, rowsAtOnce)} more of ${rest} rows`, () => show(from + rowsAtOnce)))
 	}
 	await show(0)
+	if (isView) {
+		goToLine()
+		addEventListener('hashchange', goToLine, { signal })
+	}
 }
 
 /**
  * Makes the cells of a line: its number and its text, with changed parts marked.
  * @param {number} index -1 for none @param {string} sign @param {Part[] | string | undefined} parts
- * @param {string} style
+ * @param {string} style @param {string} side of its address, or nothing
  */
-function cellsOf(index, sign, parts, style) {
+function cellsOf(index, sign, parts, style, side) {
 	if (parts === undefined) {
 		return [h('td', { class: 'line none' }), h('td', { class: 'none' })]
 	}
@@ -352,7 +370,8 @@ function cellsOf(index, sign, parts, style) {
 		const shown = visible(whole, { from: to, to: (to += length), isStrict: isChanged })
 		return isChanged && length > 0 ? [h('mark', null, shown)] : shown
 	}).flat()
-	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
+	const n = index + 1
+	return [h('td', { class: 'line' }, side ? h('a', { id: side + n, href: `#${side}${n}`, tabindex: -1 }, n) : n), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
 }
 
 /** @param {At} at @param {number} version @param {AbortSignal} signal */

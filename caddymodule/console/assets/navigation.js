@@ -30,13 +30,16 @@ export function mayLeave() {
 /** Asks whether edits of a form may be lost, if there are any. @param {() => boolean} isFormDirty */
 export const mayLose = (isFormDirty) => !isFormDirty() || confirm('This form has edits that are not saved. Replace and lose them?')
 
-let shown = location.href
+/** The address without the line that it points at. */
+const here = () => location.href.replace(/#.*/, '')
+
+let shown = here()
 
 /** Opens an address of the console. @param {string} address */
 export function go(address) {
 	if (mayLeave()) {
 		history.pushState(null, '', address)
-		shown = location.href
+		shown = here()
 		navigations.dispatchEvent(new Event('navigate'))
 	}
 }
@@ -44,20 +47,20 @@ export function go(address) {
 /** Sets the address of the view that is shown. @param {string} address */
 export function replace(address) {
 	history.replaceState(null, '', address)
-	shown = location.href
+	shown = here()
 }
 
 /** Follows links, back, forward and closing. */
 export function watchNavigation() {
 	addEventListener('popstate', () => {
-		if (location.hash || location.href === shown) {
+		if (here() === shown) {
 			return
 		}
 		if (!mayLeave()) {
 			history.pushState(null, '', shown)
 			return
 		}
-		shown = location.href
+		shown = here()
 		navigations.dispatchEvent(new Event('navigate'))
 	})
 	addEventListener('beforeunload', (event) => {

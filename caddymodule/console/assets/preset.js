@@ -5,7 +5,7 @@ import { button, fill, h, labelTag, menu, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { go, replace } from './navigation.js'
-import { archive, describe, disable, duplicate, enable, policy, protect, restore } from './preset_changes.js'
+import { archive, describe, disable, duplicate, enable, limits, policy, protect, restore } from './preset_changes.js'
 import { changeReason, obstacles, serveReason } from './rights.js'
 import { errorBox, live } from './states.js'
 import { queryOf, refOf, versionOf } from './target.js'
@@ -101,7 +101,9 @@ function headerOf(context, tab, answer, selected, redraw, actions) {
 				item('Policy', () => policy(context, answer), !preset.policy && cannotServe),
 				(preset.protected || session.mayChangeProtected()) && item(preset.protected ? 'Unprotect' : 'Protect', () => protect(at, !preset.protected, answer.tag)),
 				isDisabled ? item('Enable', () => enable(at, answer.tag)) : item('Disable', () => disable(context, answer)),
+				item('Limits', () => limits(context, answer), !preset.limits && (cannotServe || !session.mayChangeBudgets())),
 				item('Duplicate', () => duplicate(context, answer), !session.mayChange()),
+				item('Export', () => import('./preset_file.js').then((module) => module.exportPreset(context, answer)), false),
 				item('Archive', () => archive(context, answer), isDisabled || cannotServe),
 			]),
 			...actions ?? [button('Edit', () => go(toPreset(at, 'edit', { from: n })), {

@@ -1,18 +1,21 @@
 // Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
 import { presetPath, toPreset, toPresets } from './addresses.js'
-import { code, field, fill, h, labelTag, textInput, user } from './elements.js'
+import { code, field, fill, h, labelTag, showIssues, textInput, user } from './elements.js'
 import * as api from './api.js'
 import { readTemplate, requestOf, routes } from './capture.js'
 import { conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
 import { differences, partOf, readSide } from './differences.js'
 import { format, lineOf, parse, parseAs } from './json.js'
+import { numberInput, numberOf } from './key_form.js'
 import { go } from './navigation.js'
 import { serveReason } from './rights.js'
+import * as session from './session.js'
 import { load } from './states.js'
 import { say } from './status.js'
-import { tagsOf, targetText } from './texts.js'
+import { workspaceChoice } from './target.js'
+import { limitsText, presetLimits, tagsOf, targetText } from './texts.js'
 
 // The dialog that puts a version live, or rolls back to one.
 
@@ -144,20 +147,40 @@ export function describe(context, preset) {
  */
 export async function duplicate(context, preset) {
 	const { at, signal } = context
-	const slug = textInput({ value: `${at.slug}-copy`, maxlength: 128, autofocus: true }), workspace = textInput({ value: at.workspace, maxlength: 64 })
+	const slug = textInput({ value: `${at.slug}-copy`, maxlength: 128, autofocus: true }), workspace = workspaceChoice(at.workspace)
 	const { version, dialect } = preset.data.designated_version
+	let made = '' // where to go when the dialog has nothing to lose
 	ask(context, 'Duplicate', `Duplicate ${at.slug}`, [
-		h('p', null, `The new preset begins with v${version}. It has no labels, and no policy.`), field('Slug', slug), field('Workspace', workspace, 'Its slug.'),
+		h('p', null, `The new preset begins with v${version}. It has no labels, and no policy.`), field('Slug', slug), field('Workspace', workspace),
 	], async () => {
-		const side = await readSide(at, version, signal), { messages } = readTemplate(side.template), to = { workspace: workspace.value.trim(), slug: slug.value.trim() }
+		const side = await readSide(at, version, signal), { messages } = readTemplate(side.template), to = { workspace: workspace.value, slug: slug.value.trim() }
 		const { tag } = await api.change('POST', presetPath(to, routes[dialect], { template: side.template === '{}' ? '' : 'true', message: `Copy of ${at.slug} v${version}` }), requestOf(dialect, side.prompt, side.settings, messages.items, side.settings, messages.items), api.absent)
 		const { description, tags = [] } = preset.data
 		if (description || tags.length > 0) {
 			await api.change('PATCH', presetPath(to), { description, ...(tags.length > 0 && { tags }) }, tag)
 		}
 		say(`${to.slug} is a copy of ${at.slug} v${version}.`)
-		go(toPreset(to))
-	})
+		made = toPreset(to)
+	}, { onClose: () => made && go(made) })
+}
+
+/** Shows the limits of all requests for the preset together, and changes them with a key that may. @param {Context} context @param {PresetAnswer} preset */
+export function limits(context, preset) {
+	const { at } = context, heading = `Limits of ${at.slug}`
+	if (serveReason(at, preset.data) || !session.mayChangeBudgets()) {
+		openDialog('Limits', heading, [h('p', null, limitsText(preset.data))], { signal: context.signal })
+		return
+	}
+	const controls = Object.fromEntries(Object.keys(presetLimits).map((name) => [name, numberInput(preset.data.limits?.[name])]))
+	const save = (/** @type {Preset['limits']} */ value, /** @type {string} */ tag) => api.change('PATCH', presetPath(at), { limits: value ?? null }, tag)
+	ask(context, 'Limits', heading, [
+		h('p', null, 'All requests for the preset count together, whatever their keys. Beyond one of them, they are refused until it resets.'),
+		...Object.entries(presetLimits).map(([name, text]) => field(text, controls[name])), h('p', { class: 'hint' }, 'Empty: none.'),
+	], async () => {
+		const given = Object.entries(controls).filter(([, { value }]) => value.trim()).map(([name, input]) => [name, numberOf(input)]), seen = preset
+		const now = await save(given.length > 0 ? Object.fromEntries(given) : null, seen.tag)
+		say(given.length > 0 ? 'The limits are saved.' : 'The limits are removed.', { name: 'Undo', run: () => save(seen.data.limits, now.tag).then(() => say('The limits are as before.'), failed) })
+	}, { confirm: 'Save', explain: (failure) => showIssues(controls, failure.issues) ?? conflict(failure, presetPath(at), preset, (now) => (preset = now)) })
 }
 
 /** Shows the policy, and changes it with a key that may. @param {Context} context @param {PresetAnswer} preset */

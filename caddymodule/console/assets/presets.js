@@ -10,7 +10,7 @@ import { models } from './models.js'
 import { go, replace } from './navigation.js'
 import { keepFocus, lastPage, live, pages, readUntilDone } from './states.js'
 import { say } from './status.js'
-import { tagsOf, targetText } from './texts.js'
+import { limitsText, tagsOf, targetText } from './texts.js'
 import { costText, countText, errorRate, percentText } from './usage_figures.js'
 
 const limit = 50
@@ -128,7 +128,7 @@ export function presetsView(context) {
 		box.checked = chosen.has(preset.slug)
 		const marks = [
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status), preset.protected && h('span', { class: 'state' }, 'protected'),
-			preset.policy && h('span', { class: 'state' }, 'policy'), preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
+			preset.policy && h('span', { class: 'state' }, 'policy'), preset.limits && h('span', { class: 'state', title: limitsText(preset) }, 'limits'), preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
 			...(preset.tags ?? []).map((tag) => h('button', { type: 'button', class: 'chip tag', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
 			preset.status === 'archived' && mayChange && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` }),
 		].filter(Boolean)
@@ -179,6 +179,7 @@ export function presetsView(context) {
 			h('div', { class: 'heading one-line' }, h('h1', null, 'Presets'), h('span', { class: 'gap' }),
 				h('div', { class: 'actions' },
 					mayChange && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
+					mayChange && button('Import', () => import('./preset_file.js').then((module) => module.importPreset(context)), { 'data-key': 'import' }),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),
 			form({ class: 'filters', role: 'search' }, () => {},

@@ -1,6 +1,6 @@
 // What the views of a preset are about: a version, a label, or what is live. Their addresses name it.
 
-import { presetPath } from './addresses.js'
+import { presetPath, search } from './addresses.js'
 import { choice, fill, h } from './elements.js'
 import * as api from './api.js'
 import { readTemplate } from './capture.js'
@@ -59,7 +59,7 @@ export function versionChoices({ at, signal }, values, others = []) {
 					select.disabled = false
 					select.value = next
 					select.focus()
-					select.dispatchEvent(new Event('change', { bubbles: true }))
+					select.dispatchEvent(new CustomEvent('change', { bubbles: true, detail: older }))
 				})
 			}
 		})
@@ -69,9 +69,6 @@ export function versionChoices({ at, signal }, values, others = []) {
 		const first = await page(0, versionsAtOnce)
 		unread = first.total
 		await (unread > versionsAtOnce ? readOlder() : add(first.data, 0))
-		if (values[0] === values[1]) {
-			selects[1].value = options[0].value // something to compare
-		}
 	}
 	readUntilDone(read, signal) // the view itself shows what is wrong
 	return selects
@@ -89,6 +86,16 @@ export function targetChoices(context, { data: { labels } }, ref, others) {
 		...(isVersion || named.includes(ref) ? [] : [{ value: ref, text: `${ref} (not set)` }]),
 	])
 	select.value = ref
+	return select
+}
+
+/** Makes a select of the workspaces that the key reaches. @param {string} value */
+export function workspaceChoice(value) {
+	const select = choice([{ value, text: value }], value)
+	api.readAll((offset) => '/workspaces' + search({ offset, limit: 100 }), 2000).then((all) => {
+		fill(select, [...new Set([value, ...all.map(({ slug }) => slug)])].map((slug) => h('option', { value: slug }, slug)))
+		select.value = value
+	}, () => {}) // the one that is there does
 	return select
 }
 

@@ -25,3 +25,9 @@ export function percents(split) {
 
 /** Reads tags with commas between them. @param {string} text */
 export const tagsOf = (text) => [...new Set(text.split(',').map((tag) => tag.trim()).filter(Boolean))]
+
+/** The limits of a preset, as fields and texts name them. @type {Record<string, string>} */
+export const presetLimits = { requests_per_minute: 'Requests a minute', tokens_per_day: 'Tokens a day', cost_per_day: 'US dollars a day' }
+
+/** @param {Preset} preset */
+export const limitsText = ({ limits }) => Object.entries(limits ?? {}).map(([name, value]) => `${value} ${presetLimits[name]?.replace(/^[RT]/, (first) => first.toLowerCase()) ?? name}`).join(', ')

@@ -86,10 +86,10 @@ export function lineChart({ name, describedBy, lines, areBars, events, times, st
 	/** Their names are left out where they would lie on one another. */
 	const eventLines = () => {
 		let free = 0
-		return events.flatMap(({ time, text }) => {
+		return events.flatMap(({ time, text, all }) => {
 			const at = left + (time - times[0]) / step * slot(), isNamed = at >= free && at < width - right - 7 * text.length
 			free = isNamed ? at + 7 * text.length + 12 : free
-			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
+			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }, svg('title', {}, all ?? text)), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
 		})
 	}
 	const draw = () => {
@@ -207,7 +207,7 @@ export function summary({ series, step }) {
 /** The answer first: four figures, and how they differ from the time before. @param {UsageReport} report @param {UsageReport | undefined} before */
 export function tiles(report, before) {
 	const [all, old] = [report, before].map((one) => one && sumOf(one.series.map(({ total }) => total))), now = /** @type {Figures} */ (all)
-	const busiest = [...report.series].filter(({ total }) => total.first_content_ms).sort((a, b) => b.total.streamed - a.total.streamed)[0]
+	const streaming = report.series.filter(({ total }) => total.first_content_ms).sort((a, b) => b.total.streamed - a.total.streamed), busiest = streaming[0]
 	const oldBusiest = busiest && before?.series.find(({ key }) => seriesName(key) === seriesName(busiest.key))
 	/** @param {number | null | undefined} a @param {number | null | undefined} b @param {boolean} isRate */
 	const change = (a, b, isRate = false) => {
@@ -226,7 +226,7 @@ export function tiles(report, before) {
 		tile(percentText(rate), 'errors', h('span', null, `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
 		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
 		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest
-			? h('span', null, 'p50 of ', user(seriesName(busiest.key)), ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span', { class: 'muted' }, 'no streams')))
+			? h('span', null, 'p50 of ', user(seriesName(busiest.key)), streaming.length > 1 && `, the busiest of ${streaming.length}`, ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span', { class: 'muted' }, 'no streams')))
 }
 
 // The charts of a usage report. All of them mark the same time.
@@ -234,19 +234,28 @@ export function tiles(report, before) {
 const mostLines = 5, shownFirst = 4
 const refusals = 'Refused by limits'
 
-/** Charts with the same scale have the same largest value. @type {Metric[]} */
+/** @typedef {(name: string, scale: string, of: Metric['of'], missing?: string) => Metric} MakeMetric */
+/** @type {MakeMetric} */
+const counted = (name, scale, of) => ({ name, scale, of, text: countText, axis: shortText, isWhole: true, areBars: true })
+/** @type {MakeMetric} */
+const paid = (name, scale, of, missing) => ({ name, scale, of, text: costText, axis: shortCost, isWhole: false, areBars: scale === 'cost', missing })
+/** @type {MakeMetric} */
+const lasting = (name, scale, of, missing) => ({ name, scale, of, text: durationText, axis: durationText, isWhole: false, missing })
+const noStreams = 'Only streams have a time to first content.', noEnd = 'No request has ended.'
+
+/** Charts with the same scale have the same largest value. */
 const metrics = [
-	{ name: 'Requests', scale: 'requests', of: (one) => one.requests, text: countText, axis: shortText, isWhole: true, areBars: true },
-	{ name: 'Errors', scale: 'errors', of: (one) => one.errors, text: countText, axis: shortText, isWhole: true, areBars: true },
-	{ name: 'Cost', scale: 'cost', of: (one) => (one.requests === 0 ? 0 : one.cost === null ? null : Number(one.cost)), text: costText, axis: shortCost, isWhole: false, areBars: true, missing: 'No cost is known. A gateway tells it, or a price in usage estimates it.' },
-	{ name: 'First content, p50', scale: 'content', of: (one) => one.first_content_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
-	{ name: 'Input tokens', scale: 'input', of: (one) => one.input_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
-	{ name: 'Output tokens', scale: 'output', of: (one) => one.output_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
-	{ name: 'Cost of a request', scale: 'each', of: costEach, text: costText, axis: shortCost, isWhole: false, missing: 'No cost is known.' },
-	{ name: 'Duration, p50', scale: 'duration', of: (one) => one.duration_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
-	{ name: 'Duration, p95', scale: 'duration', of: (one) => one.duration_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
-	{ name: 'First content, p95', scale: 'content', of: (one) => one.first_content_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
-	{ name: refusals, scale: 'refused', of: (one) => one.refused, text: countText, axis: shortText, isWhole: true, areBars: true },
+	counted('Requests', 'requests', (one) => one.requests),
+	counted('Errors', 'errors', (one) => one.errors),
+	paid('Cost', 'cost', (one) => (one.requests === 0 ? 0 : one.cost === null ? null : Number(one.cost)), 'No cost is known. A gateway tells it, or a price in usage estimates it.'),
+	lasting('First content, p50', 'content', (one) => one.first_content_ms?.p50 ?? null, noStreams),
+	counted('Input tokens', 'input', (one) => one.input_tokens),
+	counted('Output tokens', 'output', (one) => one.output_tokens),
+	paid('Cost of a request', 'each', costEach, 'No cost is known.'),
+	lasting('Duration, p50', 'duration', (one) => one.duration_ms?.p50 ?? null, noEnd),
+	lasting('Duration, p95', 'duration', (one) => one.duration_ms?.p95 ?? null, noEnd),
+	lasting('First content, p95', 'content', (one) => one.first_content_ms?.p95 ?? null, noStreams),
+	counted(refusals, 'refused', (one) => one.refused),
 ]
 
 /** @param {number} n */
@@ -277,14 +286,16 @@ export function charts(report, state, events) {
 	/** @param {Metric} metric */
 	const largestOf = (metric) => (metric.areBars ? Math.max(0, ...times.map((_, i) => lines.reduce((sum, { points }) => sum + (metric.of(points[i]) ?? 0), 0)))
 		: Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0)))))
-	const inTime = events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => a.time - b.time)
+	/** The changes of each step, the newest first. @type {Map<number, ChartEvent[]>} */
+	const changes = Map.groupBy(events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => b.time - a.time), ({ time }) => Math.floor((time - times[0]) / step))
+	const inTime = [...changes.values()].map((of) => ({ time: of[0].time, text: of[0].text + (of.length > 1 ? ` +${of.length - 1}` : ''), all: of.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).join(' · ') })).reverse()
 	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {
 		state.marked = index < 0 ? '' : report.series[0].points[index].time
 		all.forEach((one) => one.mark(index))
-		spoken.textContent = index < 0 ? '' : `${timeText(times[index], step)}: ${lines.map(({ name, points }) => `${name} ${valueText(metric, points[index])}`).join(', ')}`
+		spoken.textContent = index < 0 ? '' : `${timeText(times[index], step)}: ${[...lines.map(({ name, points }) => `${name} ${valueText(metric, points[index])}`), ...(changes.get(index) ?? []).map(({ text }) => text)].join(', ')}`
 	}
 	const index = report.series[0].points.findIndex(({ time }) => time === state.marked)
 	if (index >= 0) {
@@ -293,7 +304,6 @@ export function charts(report, state, events) {
 	return h('div', null,
 		h('p', { class: 'unseen', id: 'chart-help' }, 'Arrow keys read the values at a time. The table below has all.'),
 		h('div', { class: 'charts' }, all.slice(0, shownFirst).map(({ element }) => element)),
-		inTime.length > 0 && h('p', { class: 'hint' }, `Lines across the charts: ${inTime.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).slice(-12).join(' · ')}`),
 		folded(state, 'More', h('div', { class: 'charts' }, all.slice(shownFirst).map(({ element }) => element))), spoken)
 }
 
@@ -406,10 +416,13 @@ function splitOf(context, preset, label, target, from) {
 	load(place, context.signal, async () => {
 		const { data } = await api.read(presetPath(context.at, `labels/${encodeURIComponent(label)}`, { offset: 0, limit: 100 }), context.signal)
 		const since = changeOf(data.history)
-		const path = presetPath(context.at, 'usage', { by: 'version', step: 'hour', from, label, since })
-		return live(context, path, (answer) => judged(answer.data, target.split ?? [], since, (version) => button(`Put v${version} live`, () => putLive(context, preset(), version), {
+		const path = (/** @type {Query} */ query) => presetPath(context.at, 'usage', { by: 'version', step: 'hour', label, ...query })
+		const action = (/** @type {number} */ version) => button(`Put v${version} live`, () => putLive(context, preset(), version), {
 			class: 'small', disabled: serveReason(context.at, preset().data) !== '' || preset().data.designated_version.version === version, 'data-key': `live ${label} ${version}`,
-		}))).element
+		})
+		const early = new Date(Math.floor(Math.min(Date.parse(since), Date.now()) / hour) * hour).toISOString()
+		const show = (/** @type {boolean} */ isEarly) => (/** @type {Answer<UsageReport>} */ { data: report }) => judged(report, target.split ?? [], since, action, isEarly)
+		return live(context, path({ from, since }), (answer) => (answer.data.from === answer.data.to ? live(context, path({ from: early }), show(true)).element : show(false)(answer))).element
 	})
 	return h('div', null, h('h3', null, 'Split ', code(label), ' ', h('span', { class: 'muted number' }, targetText({ split: target.split }))), place)
 }
@@ -420,18 +433,16 @@ function changeOf(history) {
 	return (history.find(({ from, to }) => text(from) !== text(to)) ?? history[history.length - 1]).time
 }
 
-/** Compares each version of a split with the one that has the most weight. @param {UsageReport} report @param {Share[]} split @param {string} since @param {(version: number) => Child} action */
-function judged(report, split, since, action) {
+/** Compares each version of a split with the one that has the most weight. @param {UsageReport} report @param {Share[]} split @param {string} since @param {(version: number) => Child} action @param {boolean} isEarly */
+function judged(report, split, since, action, isEarly) {
 	const isCut = Date.parse(report.from) >= Date.parse(since)
-	if (report.from === report.to) {
-		return h('p', { class: 'muted' }, `The split was changed at ${utc(since)}. Sums are of whole hours, so its requests count from ${utc(report.from)} on.`)
-	}
 	const shares = [...split].sort((a, b) => b.weight - a.weight || a.version - b.version)
 	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
 	const base = of(shares[0].version)
 	return [
 		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
-		h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
+		isEarly ? h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`)
+			: h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
 			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
 	]
 }
@@ -440,10 +451,10 @@ function judged(report, split, since, action) {
 function comparison(a, b, action) {
 	const [nameA, nameB] = [a, b].map(({ key }) => `v${key.version}`)
 	const names = [...new Set([...Object.keys(a.total.feedback), ...Object.keys(b.total.feedback)])].sort()
-	const rows = [errors(a.total, b.total, nameA, nameB), ...names.map((name) => feedback(a, b, name, nameA, nameB)), ...plain(a.total, b.total, nameA, nameB)]
+	const rows = [errors(a.total, b.total, nameA, nameB), ...names.map((name) => feedback(a, b, name, nameA, nameB)), ...plain(a.total, b.total)]
 	const told = rows.filter(({ words, interval }) => interval !== '–' && words instanceof HTMLElement && words.tagName === 'STRONG')
 	return h('div', null, h('p', { class: 'verdict' }, told.length > 0 ? told.map(({ words, difference, interval }) => h('span', null, /** @type {HTMLElement} */ (words).cloneNode(true), h('span', { class: 'muted number' }, ` ${difference}, ${interval} `)))
-		: h('strong', null, `No difference between ${nameB} and ${nameA} can be told yet.`), action), h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
+		: h('strong', null, `No difference between ${nameB} and ${nameA} can be told yet: ${countOf(b.total.requests, 'request')} and ${countText(a.total.requests)}.`), action), h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
 		table(`${nameB} against ${nameA}`, ['Figure', nameA, nameB, 'Difference', '95 % interval', 'In words'], rows.map(({ name, inA, inB, difference, interval, words }) => row([
 			['Figure', name], [nameA, inA], [nameB, inB], ['Difference', number(difference)], ['95 % interval', number(interval)], ['In words', words],
 		])), 'figures in-words')))
@@ -491,28 +502,22 @@ function feedback(a, b, name, nameA, nameB) {
 	}
 }
 
-/** Cost and time. A report has no spread of them. @param {Figures} a @param {Figures} b @param {string} nameA @param {string} nameB */
-function plain(a, b, nameA, nameB) {
+/** Cost and time. A report has no spread of them. @param {Figures} a @param {Figures} b */
+function plain(a, b) {
 	const requests = (/** @type {Figures} */ one) => one.requests
-	/** @type {[string, (one: Figures) => number | null, (one: Figures) => number, (n: number) => string, string, string][]} */
+	/** @type {[string, (one: Figures) => number | null, (one: Figures) => number, (n: number) => string][]} */
 	const figures = [
-		['Cost of a request', costEach, (one) => one.requests - one.unknown, costText, 'costs more', 'costs less'],
-		['Duration, p50', (one) => one.duration_ms?.p50 ?? null, requests, durationText, 'takes longer', 'takes less time'],
-		['Duration, p95', (one) => one.duration_ms?.p95 ?? null, requests, durationText, 'takes longer', 'takes less time'],
-		['First content, p50', (one) => one.first_content_ms?.p50 ?? null, (one) => one.streamed, durationText, 'begins later', 'begins earlier'],
+		['Cost of a request', costEach, (one) => one.requests - one.unknown, costText],
+		['Duration, p50', (one) => one.duration_ms?.p50 ?? null, requests, durationText],
+		['Duration, p95', (one) => one.duration_ms?.p95 ?? null, requests, durationText],
+		['First content, p50', (one) => one.first_content_ms?.p50 ?? null, (one) => one.streamed, durationText],
 	]
-	return figures.flatMap(([name, of, count, text, more, less]) => {
-		const inA = of(a), inB = of(b)
-		if (inA === null && inB === null) {
-			return []
-		}
-		const isEnough = Math.min(count(a), count(b)) >= fewest
-		const isKnown = isEnough && inA !== null && inB !== null
-		const isEqual = isKnown && text(inA) === text(inB)
-		return [{
+	return figures.flatMap(([name, of, count, text]) => {
+		const inA = of(a), inB = of(b), change = inA !== null && inB !== null && inA > 0 ? inB / inA - 1 : null
+		return inA === null && inB === null ? [] : [{
 			name, inA: number(inA === null ? '–' : text(inA)), inB: number(inB === null ? '–' : text(inB)),
-			difference: isEqual ? 'none' : isKnown && inA > 0 ? `${signedText(100 * (inB / inA - 1), 1)} %` : '–', interval: '–',
-			words: h('span', { class: 'muted' }, !isEnough ? 'Too few to tell.' : !isKnown ? '' : isEqual ? `${nameB} and ${nameA} are equal${inA === inB ? '' : ', as rounded here'}.` : `${nameB} ${inB > inA ? more : less} than ${nameA}. No interval is known.`),
+			difference: change === null || Math.min(count(a), count(b)) < fewest ? '–' : `${signedText(100 * change, 1)} %`, interval: '–',
+			words: h('span', { class: 'muted' }, Math.min(count(a), count(b)) < fewest ? 'Too few to tell.' : change !== null && Math.abs(change) <= 0.1 ? 'Within 10 %.' : ''),
 		}]
 	})
 }
@@ -564,16 +569,10 @@ export function workspaceUsageView(context) {
 	}
 }
 
-/** Names the keys of a workspace by their ids, page by page. @param {Context} context @returns {Promise<Map<string, string>>} */
+/** Names the keys of a workspace by their ids. @param {Context} context @returns {Promise<Map<string, string>>} */
 async function keyNames({ workspace, signal }) {
-	const names = new Map()
-	for (let offset = 0, total = 1; offset < total;) {
-		const { data, total: all } = await api.read('/keys' + search({ workspace_id: workspace, include_disabled: 'true', offset, limit: 100 }), signal)
-		data.forEach((/** @type {Key} */ key) => names.set(key.id, nameOf(key)))
-		offset += 100
-		total = all
-	}
-	return names
+	const all = await api.readAll((offset) => '/keys' + search({ workspace_id: workspace, include_disabled: 'true', offset, limit: 100 }), 10000, signal)
+	return new Map(all.map((key) => [key.id, nameOf(key)]))
 }
 
 /** @param {Context} context @param {UsageScope} scope */

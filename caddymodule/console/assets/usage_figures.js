@@ -56,7 +56,7 @@ export const errorRate = ({ errors, requests }) => (requests === 0 ? 0 : errors 
 export const costEach = ({ cost, requests, cost_unknown: unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
 
 /** @type {Record<string, string>} */
-const nulls = { version: 'no version', label: 'no label', model: 'no model', status: 'no status', preset: 'no preset', key: 'no key' }
+const nulls = { version: 'unsaved', label: 'no label', model: 'no model', status: 'no status', preset: 'no preset', key: 'no key' }
 
 /** Names a series by its key. @param {UsageKey} key */
 export function seriesName(key) {
