@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -277,7 +279,7 @@ func TestGuardOfFirstConnections(t *testing.T) {
 }
 
 // TestOwnKeysOverHTTP3 checks that keys work and are removed over HTTP/3, where no guard
-// runs before Caddy.
+// runs before Caddy. Therefore logs need the filter of docs/keys.md.
 func TestOwnKeysOverHTTP3(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"inference"}`).secret
@@ -325,6 +327,42 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	}
 	if text := caddytest.Leaked(s.upstream.wire.Take(), []string{issued, inferenceSecret, theirs}); text != "" || s.upstream.one(t).body == "" {
 		t.Errorf("the gateway saw a key: %s", text)
+	}
+
+	// Caddy's access and error log show the keys, unless the filter of docs/keys.md deletes the headers.
+	page, err := os.ReadFile("../docs/keys.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter := regexp.MustCompile(`(?s)format filter \{.*?\}`).FindString(string(page))
+	for _, format := range []string{"", filter} {
+		s.logFormat = format
+		before := len(s.logs())
+		if err := s.load(strings.Replace(s.siteWithTLS(inferring("keys required")), "presets {", "error /broken 500\npresets {", 1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{chatPath, "/broken"} {
+			if status, err := ask(path, bearer(issued), "X-Api-Key: "+issued); status == 401 || err != nil {
+				t.Errorf("%s: got %d, %v", path, status, err)
+			}
+		}
+		if !s.eventually(func() bool { return strings.Count(s.logs()[before:], `"handled request"`) == 2 }) {
+			t.Fatal("the requests are not in the log")
+		}
+		shown := map[string]bool{}
+		for line := range strings.Lines(s.logs()[before:]) {
+			for _, logger := range []string{"http.log.access", "http.log.error"} {
+				if strings.Contains(line, `"logger":"`+logger) {
+					shown[logger] = shown[logger] || strings.Contains(line, issued)
+				}
+			}
+			if format != "" && strings.Contains(line, issued) {
+				t.Errorf("the filtered log has a key: %s", line)
+			}
+		}
+		if want := format == ""; len(shown) != 2 || shown["http.log.access"] != want || shown["http.log.error"] != want {
+			t.Errorf("with the format %q the loggers show keys: %v, want %t for both", format, shown, want)
+		}
 	}
 }
 

@@ -3,9 +3,13 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,7 +25,7 @@ const (
 )
 
 // xcaddy builds Caddy with some of our modules and returns the binary. It uses the
-// command of xcaddy.md for a checkout.
+// command of xcaddy.md for a checkout. A module of others has its version: module@version.
 func xcaddy(t *testing.T, modules ...string) string {
 	t.Helper()
 	proxy := strings.TrimSpace(run(t, root, nil, "go", "env", "GOPROXY"))
@@ -35,7 +39,10 @@ func xcaddy(t *testing.T, modules ...string) string {
 	binary := filepath.Join(t.TempDir(), servertest.Executable("caddy"))
 	args := []string{"tool", "xcaddy", "build", "--output", binary}
 	for _, module := range modules {
-		args = append(args, "--with", module+"=."+strings.TrimPrefix(module, mainModule))
+		if !strings.Contains(module, "@") {
+			module += "=." + strings.TrimPrefix(module, mainModule)
+		}
+		args = append(args, "--with", module)
 	}
 	run(t, root, env, "go", args...)
 	return binary
@@ -89,6 +96,47 @@ func TestXcaddy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRateLimit builds Caddy with the module that docs/guard.md names, and serves its directive beside
+// presets and in a route. An address beyond its limit gets 429 before its key is looked at.
+func TestRateLimit(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "guard.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := regexp.MustCompile(`github\.com/mholt/caddy-ratelimit@v[0-9.]+[0-9]`).Find(page)
+	block := regexp.MustCompile(`(?ms)^rate_limit \{\n.*?^\}\n`).Find(page)
+	limit := regexp.MustCompile(`(?m)events \d+$`).ReplaceAllString(string(block), "events 3")
+	if module == nil || limit == string(block) {
+		t.Fatalf("docs/guard.md has the module %q and the directive %q", module, block)
+	}
+	const right = "management-key-of-this-test"
+	home, beside, route := t.TempDir(), freeAddress(t), freeAddress(t)
+	presets := "presets {\nstorage badger " + filepath.ToSlash(filepath.Join(home, "store")) + "\nmanagement_key " + right + " ann\ninference\n}\n"
+	s := &server{binary: xcaddy(t, mainModule, string(module)), admin: freeAddress(t), site: "http://" + beside, env: homeOf(home)}
+	s.serve(t, home, "{\nadmin "+s.admin+"\npersist_config off\nauto_https off\nservers {\ntrusted_proxies static 127.0.0.1/32\n}\n}\n"+
+		"http://"+beside+" {\nbind 127.0.0.1\n"+presets+limit+"}\n"+
+		"http://"+route+" {\nbind 127.0.0.1\nroute {\n"+limit+presets+"}\n}\n")
+	for i, site := range []string{beside, route} {
+		ask := func(client int, key string, want int) {
+			t.Helper()
+			address := fmt.Sprintf("192.0.2.%d", 10*i+client)
+			response := sendTo(t, http.MethodGet, "http://"+site+"/v1/presets", key, "", "X-Forwarded-For", address)
+			defer response.Body.Close()
+			if limited := response.Header.Get("Retry-After") != ""; response.StatusCode != want || limited != (want == http.StatusTooManyRequests) {
+				t.Errorf("%s from %s: got %s, Retry-After %t, want %d", site, address, response.Status, limited, want)
+			}
+		}
+		for range 3 {
+			ask(1, "a-wrong-key-of-this-test", http.StatusUnauthorized)
+		}
+		ask(1, "a-wrong-key-of-this-test", http.StatusTooManyRequests)
+		ask(1, right, http.StatusTooManyRequests)
+		ask(2, right, http.StatusOK)
 	}
 }
 

@@ -113,6 +113,26 @@ func (m *member) ready() {
 	}
 }
 
+// replaceDisk kills the member and removes its folder. Then it does the operator's repair through
+// another member: the cluster forgets the member and gets a new one in its place.
+func (m *member) replaceDisk(other *member) {
+	m.t.Helper()
+	m.kill()
+	if err := os.RemoveAll(m.args[slices.Index(m.args, "--data-dir")+1]); err != nil {
+		m.t.Fatal(err)
+	}
+	other.mustCall("cluster/member/remove", map[string]any{"ID": m.id})
+	var added struct{ Member struct{ ID string } }
+	wait.Until(m.t, "etcd takes a new member", func() bool { // it has seen the others for five seconds
+		return other.call("cluster/member/add", map[string]any{"peerURLs": []string{"http://" + m.proxied}}, &added) == nil
+	})
+	m.peers.mu.Lock()
+	m.id = added.Member.ID
+	m.peers.mu.Unlock()
+	m.start("--initial-cluster-state", "existing")
+	m.ready()
+}
+
 // encoded returns text in Base64, as etcd's JSON gateway expects it.
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
@@ -260,8 +280,8 @@ func (p *peers) serve(t *testing.T, m *member) (address string) {
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
 		from, _ := strconv.ParseUint(r.Header.Get("X-Server-From"), 16, 64)
-		request := &peerRequest{strconv.FormatUint(from, 10), m.id, end}
 		p.mu.Lock()
+		request := &peerRequest{strconv.FormatUint(from, 10), m.id, end}
 		cut := p.cut(request)
 		p.requests[request] = true
 		p.mu.Unlock()

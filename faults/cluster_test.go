@@ -61,7 +61,7 @@ func newCluster(t *testing.T) *cluster {
 		c.links = append(c.links, links)
 		node := newServer(t, options{
 			binary: binary, storage: "storage etcd " + strings.Join(addresses, " "), global: "metrics\nlog {\nlevel WARN\n}",
-			presets: "inference\nauth_failure_limit off", gateway: "reverse_proxy " + gateway,
+			presets: "inference\nhealth /healthz\nauth_failure_limit off", gateway: "reverse_proxy " + gateway,
 		})
 		node.mustStart()
 		c.nodes = append(c.nodes, node)
