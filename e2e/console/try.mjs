@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { at, eventually, giveKey, go, inferenceKey, makePreset, manage, managementKey, scenario, shows } from "./harness.mjs";
+import { at, eventually, giveKey, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status } from "./harness.mjs";
 
 const services = { chat: process.env.CONSOLE_OPENAI, responses: process.env.CONSOLE_OPENAI, messages: process.env.CONSOLE_ANTHROPIC };
 const answer = "Zażółć “gęślą” jaźń 😀 — done.";
@@ -248,7 +248,7 @@ scenario("a line of the log of content fills the form", { key: managementKey }, 
   }, JSON.stringify({ ...line, ...more }));
   for (const [more, why] of [[{ workspace: "another" }, /another workspace/], [{ cut: ["sent"] }, /whole request/], [{ files: ["sent"] }, /images and files/], [{ masked: ["request", "sent"] }, /keys/]]) {
     await paste(more);
-    await shows(page.getByText(/The line of the log is left out/), why);
+    await status(page, why);
   }
   assert.equal(await page.getByRole("textbox", { name: "Text 1" }).inputValue(), "");
   await paste({ masked: ["request"] });

@@ -12,7 +12,7 @@ const valueOf = (value) => (value ? JSON.parse(raw(value)) : undefined)
 /**
  * Reads a line of the log of content as what someone would type to ask the same, and its answer. A line of another
  * workspace, and one that lacks a part of its request, says why it is left out. It is undefined for any other text.
- * @param {string} text @param {string} workspace its id @returns {Logged | { why: string } | undefined}
+ * @param {string} text @param {string} [workspace] its id, which a preset that is not stored lacks @returns {Logged | { why: string } | undefined}
  */
 export function loggedOf(text, workspace) {
 	if (!text.trimStart().startsWith('{')) {
@@ -24,7 +24,7 @@ export function loggedOf(text, workspace) {
 		return undefined
 	}
 	const side = of('sent') ? 'sent' : 'request', lacks = (/** @type {string} */ what) => (valueOf(of(what)) ?? []).includes(side)
-	const why = valueOf(of('workspace')) !== workspace ? 'it is of another workspace' : lacks('cut') ? 'the log does not have its whole request'
+	const why = workspace && valueOf(of('workspace')) !== workspace ? 'it is of another workspace' : lacks('cut') ? 'the log does not have its whole request'
 		: lacks('files') ? 'the log does not have the images and files of its request' : lacks('masked') ? 'the log does not have the keys in its request' : ''
 	if (why) {
 		return { why }

@@ -615,7 +615,7 @@ export function trial(context, preset, draft) {
 	}
 	/** Takes a line of the log of content, in place of what is typed. @param {ClipboardEvent} event */
 	const paste = (event) => {
-		const logged = loggedOf(event.clipboardData?.getData('text') ?? '', preset.workspace_id), before = read()
+		const logged = loggedOf(event.clipboardData?.getData('text') ?? '', preset?.data.workspace_id), before = read()
 		if (logged) {
 			event.preventDefault()
 		}

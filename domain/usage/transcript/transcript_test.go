@@ -347,8 +347,7 @@ func FuzzReader(f *testing.F) {
 		if len(text) == 0 {
 			return
 		}
-		defer func(most int) { maxRead = most }(maxRead)
-		for _, most := range []int{maxRead, int(bound)} {
+		for _, most := range []int{MaxSide + slack, int(bound)} {
 			maxRead = most
 			for _, d := range dialects {
 				for _, streamed := range []bool{true, false} {
