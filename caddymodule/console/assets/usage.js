@@ -87,9 +87,10 @@ export function lineChart({ name, describedBy, lines, areBars, events, times, st
 	const eventLines = () => {
 		let free = 0
 		return events.flatMap(({ time, text, all }) => {
-			const at = left + (time - times[0]) / step * slot(), isNamed = at >= free && at < width - right - 7 * text.length
-			free = isNamed ? at + 7 * text.length + 12 : free
-			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }, svg('title', {}, all ?? text)), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
+			const at = left + (time - times[0]) / step * slot(), size = 7 * text.length, isLeft = at + size > width - right // there is no room on the right
+			const isNamed = at - (isLeft ? size : 0) >= free
+			free = isNamed ? at + (isLeft ? 0 : size) + 12 : free
+			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }, svg('title', {}, all ?? text)), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + (isLeft ? -4 : 4)).toFixed(1), y: top, 'text-anchor': isLeft ? 'end' : 'start' }, text)] : [])]
 		})
 	}
 	const draw = () => {
