@@ -441,9 +441,9 @@ function judged(report, split, since, action, isEarly) {
 	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
 	const base = of(shares[0].version)
 	return [
+		isEarly && h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`),
 		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
-		isEarly ? h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`)
-			: h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
+		!isEarly && h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
 			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
 	]
 }
