@@ -120,7 +120,7 @@ type Preset = {
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
-	default_provider_sort: string | null, disabled_server_tools: string[] | null, created_at: string, updated_at: string | null,
+	default_provider_sort: string | null, disabled_server_tools: string[] | null, limits?: Limits | null, budgets?: object | null, created_at: string, updated_at: string | null,
 }
 type Limits = Partial<Record<'requests_per_minute' | 'tokens_per_minute' | 'requests_per_day' | 'tokens_per_day' | 'concurrent', number>>
 /** KeyFigures are what a key shows to its holder. Amounts are in US dollars. */

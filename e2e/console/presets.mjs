@@ -216,6 +216,23 @@ scenario("a preset is duplicated, with all of its live version", { key: manageme
   assert.equal((await manage("GET", "/presets/twin-2")).description, "The first.");
 });
 
+scenario("a filter offers what there is, and all are chosen at once", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Sorted", slug: "sorted" });
+  for (const slug of ["sorted-1", "sorted-2"]) {
+    await makePreset(slug, { workspace: "sorted" });
+  }
+  await manage("PATCH", "/presets/sorted-2?workspace_id=sorted", { tags: ["two words"] });
+  await go(page, "/w/sorted");
+  await page.getByRole("checkbox", { name: "Choose all" }).check();
+  await shows(page, "2 chosen");
+  await page.getByRole("checkbox", { name: "Choose all" }).uncheck();
+  await eventually(async () => assert.equal(await page.getByText("chosen").count(), 0));
+  await page.locator("summary", { hasText: "Filter" }).click();
+  await page.getByRole("button", { name: "tag two words" }).click();
+  await eventually(async () => assert.deepEqual(await slugs(page), ["sorted-2"]));
+  assert.equal(await page.getByRole("searchbox", { name: "Search presets" }).inputValue(), 'tag:"two words"');
+});
+
 scenario("limits of a preset are set, shown and undone", { key: managementKey }, async ({ page }) => {
   await makePreset("bounded");
   await go(page, at("bounded"));

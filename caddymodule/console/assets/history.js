@@ -71,7 +71,7 @@ function sentence({ operation, status, draft, label, version: to, version_before
 
 /** Says what exactly was changed. @param {Change} change @returns {Child[]} */
 function details({ split, protection, label, override, message, changes }) {
-	const value = (/** @type {unknown} */ of) => (of === null ? 'none' : typeof of === 'string' ? of || 'empty' : JSON.stringify(of))
+	const value = (/** @type {unknown} */ of) => (of === null ? 'none' : Array.isArray(of) ? of.join(', ') || 'none' : typeof of === 'string' ? of || 'empty' : JSON.stringify(of))
 	return [
 		message && h('span', { class: 'message' }, user(message)),
 		split && targetText({ split: split.split(',').map((share) => share.split(':').map(Number)).map(([version, weight]) => ({ version, weight })) }),

@@ -1,14 +1,14 @@
 // The list of a workspace's presets: what serves, how it is used, and what stands out.
 
 import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
-import { button, choice, field, fill, form, h, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
+import { button, choice, field, fill, form, h, menu, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
 import { ask, openDialog } from './dialogs.js'
 import { models } from './models.js'
 import { go, replace } from './navigation.js'
-import { keepFocus, lastPage, live, pages, readUntilDone } from './states.js'
+import { keepFocus, lastPage, live, load, pages, readUntilDone } from './states.js'
 import { say } from './status.js'
 import { limitsText, tagsOf, targetText } from './texts.js'
 import { costText, countText, errorRate, percentText } from './usage_figures.js'
@@ -58,7 +58,7 @@ export function presetsView(context) {
 		list.show(path())
 	}
 
-	const find = textInput({ type: 'search', id: 'search', value: state.q, maxlength: 200, 'data-key': 'search', placeholder: 'Names, or tag:… label:… model:… owner:… in:prompt' })
+	const find = textInput({ type: 'search', id: 'search', value: state.q, maxlength: 200, 'data-key': 'search', placeholder: 'Names, or in:prompt and words of it' })
 	let timer = 0
 	find.addEventListener('input', () => {
 		clearTimeout(timer)
@@ -69,6 +69,18 @@ export function presetsView(context) {
 		update({ q: find.value })
 		find.focus()
 	}
+	const filter = menu('Filter', 'filter', [])
+	filter.addEventListener('toggle', () => filter.open && load(filter.lastElementChild ?? filter, signal, async () => {
+		const all = /** @type {Preset[]} */ (await api.readAll((offset) => '/presets' + search({ include: 'model', offset, limit: 100, workspace_id: context.workspace }), 500, signal))
+		/** @type {Record<string, string[]>} */
+		const values = { tag: all.flatMap(({ tags }) => tags ?? []), label: all.flatMap(({ labels }) => Object.keys(labels)), owner: all.flatMap(({ managed_by: owner }) => owner ?? []), model: all.flatMap(({ model }) => model ?? []) }
+		const groups = Object.entries(values).flatMap(([name, of]) => [...new Set(of)].sort().map((value, i) => [i === 0 && h('strong', null, `${name[0].toUpperCase()}${name.slice(1)}`), button('', () => filterBy(name, value), { 'aria-label': `${name} ${value}` })].map((one) => {
+			one instanceof HTMLButtonElement && fill(one, user(value), ' ', h('span', { class: 'muted number' }, of.filter((other) => other === value).length))
+			return one
+		}))).flat()
+		return groups.length > 0 ? groups : h('p', { class: 'muted' }, 'No preset has a tag, a label, an owner or a model.')
+	}))
+	filter.lastElementChild?.classList.add('values')
 	const status = choice(statuses, state.status, { id: 'status-filter', onchange: () => update({ status: status.value }) })
 	const sort = choice(Object.entries(sorts).filter(([, { isUsage }]) => mayChange || !isUsage).map(([value, { text }]) => ({ value, text })), state.sort, { id: 'sort', onchange: () => {
 		update({ sort: sort.value, order: '' })
@@ -166,8 +178,15 @@ export function presetsView(context) {
 				? h('div', { class: 'empty' }, h('p', null, `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
 				: emptyList(context, state)
 		}
+		const every = h('input', { type: 'checkbox', 'aria-label': 'Choose all', 'data-key': 'choose all', onchange: () => {
+			presets.forEach((preset) => (every.checked ? chosen.set(preset.slug, preset) : chosen.delete(preset.slug)))
+			showChosen()
+			list.redraw()
+		} })
+		every.checked = presets.every(({ slug }) => chosen.has(slug))
+		const names = ['Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed']
 		return [
-			table('Presets', ['Preset', 'Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed'], presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets'),
+			table('Presets', [h('th', { scope: 'col', role: 'columnheader' }, h('span', { class: 'who' }, mayChange && every, 'Preset')), ...names], presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets'),
 			mayChange && !session.inferenceKey() && h('p', { class: 'hint' }, 'Models are compared with the gateway’s list once the workbench has an inference key.'),
 		]
 	}, { lines: 10 })
@@ -184,7 +203,7 @@ export function presetsView(context) {
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),
 			form({ class: 'filters', role: 'search' }, () => {},
 				h('label', { for: 'search', class: 'unseen' }, 'Search presets'), find,
-				h('label', { for: 'status-filter', class: 'unseen' }, 'Status'), status,
+				filter, h('label', { for: 'status-filter', class: 'unseen' }, 'Status'), status,
 				h('label', { for: 'sort' }, 'Sort by'), sort, direction,
 				paging, found),
 			bar, list.element),

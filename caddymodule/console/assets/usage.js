@@ -87,9 +87,10 @@ export function lineChart({ name, describedBy, lines, areBars, events, times, st
 	const eventLines = () => {
 		let free = 0
 		return events.flatMap(({ time, text, all }) => {
-			const at = left + (time - times[0]) / step * slot(), isNamed = at >= free && at < width - right - 7 * text.length
-			free = isNamed ? at + 7 * text.length + 12 : free
-			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }, svg('title', {}, all ?? text)), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
+			const at = left + (time - times[0]) / step * slot(), size = 7 * text.length, isLeft = at + size > width - right // there is no room on the right
+			const isNamed = at - (isLeft ? size : 0) >= free
+			free = isNamed ? at + (isLeft ? 0 : size) + 12 : free
+			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }, svg('title', {}, all ?? text)), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + (isLeft ? -4 : 4)).toFixed(1), y: top, 'text-anchor': isLeft ? 'end' : 'start' }, text)] : [])]
 		})
 	}
 	const draw = () => {
@@ -440,9 +441,9 @@ function judged(report, split, since, action, isEarly) {
 	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
 	const base = of(shares[0].version)
 	return [
+		isEarly && h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`),
 		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
-		isEarly ? h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`)
-			: h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
+		!isEarly && h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
 			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
 	]
 }

@@ -1,13 +1,14 @@
 // The workspaces: list, create, change and delete them.
 
-import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage } from './addresses.js'
-import { button, choice, field, h, number, row, showIssues, table, textInput, textOrNone, user, when } from './elements.js'
+import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage, workspacePath } from './addresses.js'
+import { button, choice, field, fill, h, row, showIssues, table, textInput, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
 import { ask } from './dialogs.js'
 import { pagedList } from './states.js'
 import { say } from './status.js'
+import { costText, countOf, countText, errorRate, percentText, sumOf } from './usage_figures.js'
 
 const limit = 50
 
@@ -17,16 +18,19 @@ export function workspacesView(context) {
 	if (!session.mayChange()) {
 		return { title, element: h('div', null, h('h1', null, title), h('p', { class: 'note' }, 'This is an inference key. It acts in one workspace, and only a management key sees the others.')) }
 	}
+	let queue = Promise.resolve() // a report at a time
 	const list = pagedList(context, limit, (offset) => '/workspaces' + search({ offset, limit }), (answer) =>
-		table('Workspaces', ['Slug', 'Name', 'Default model', 'Disabled tools', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
-			const { slug, disabled_server_tools: tools } = workspace
+		table('Workspaces', ['Workspace', 'Presets', '24 hours', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
+			const { slug, name, default_text_model: model, disabled_server_tools: tools, limits, budgets } = workspace
+			const [presets, used] = [0, 1].map(() => h('span', { class: 'number' }))
+			queue = queue.then(() => (context.signal.aborted ? undefined : figures(context, slug, presets, used))).catch(() => {}) // the list does without
 			/** @param {string} text @param {(context: Context, slug: string) => unknown} run */
 			const action = (text, run) => button(text, () => run(context, slug), { class: 'small', 'data-key': `${text} ${slug}`, 'aria-label': `${text} ${slug}` })
 			return row([
-				['Slug', h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug, class: 'slug' }, user(slug))],
-				['Name', user(workspace.name)],
-				['Default model', textOrNone(workspace.default_text_model)],
-				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
+				['Workspace', h('div', { class: 'who' }, h('div', null, h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug },
+					name !== slug && h('span', { class: 'name' }, user(name)), h('span', { class: name === slug ? 'slug name' : 'slug muted' }, user(slug))),
+				h('span', { class: 'labels' }, model && h('span', { class: 'state' }, user(model)), tools?.length && h('span', { class: 'state' }, `${tools.length} tools disabled`), limits && h('span', { class: 'state' }, 'limits'), budgets && h('span', { class: 'state' }, 'budgets'))))],
+				['Presets', presets], ['24 hours', used],
 				['Created', when(workspace.created_at)],
 				['Actions', h('span', { class: 'actions' }, action('Change', change), session.mayCreateWorkspaces() && action('Delete', remove),
 					h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'),
@@ -41,6 +45,15 @@ export function workspacesView(context) {
 				h('div', { class: 'actions' }, session.mayCreateWorkspaces() && button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
 			list),
 	}
+}
+
+/** Shows how many presets a workspace has, and what was used in the last day. They come after the list. @param {Context} context @param {string} slug @param {HTMLElement[]} places */
+async function figures({ signal }, slug, ...[presets, used]) {
+	const from = new Date(Math.floor(Date.now() / 3600000 - 23) * 3600000).toISOString()
+	const [list, { data }] = await Promise.all([api.read('/presets' + search({ workspace_id: slug, limit: 1 }), signal), api.read(workspacePath(slug, 'usage') + search({ by: 'status', step: 'hour', from }), signal)])
+	const total = sumOf(data.series.map((/** @type {UsageSeries} */ series) => series.total))
+	presets.textContent = countText(list.total)
+	fill(used, countOf(total.requests, 'request'), total.requests > 0 && h('span', { class: 'below' }, `${percentText(errorRate(total))} errors`, total.cost && ` · ${costText(Number(total.cost))}`))
 }
 
 /** Makes the fields of a workspace. @param {Partial<Workspace>} workspace */
