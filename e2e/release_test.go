@@ -110,6 +110,7 @@ func TestReleaseOfAnotherVersion(t *testing.T) {
 // TestSign signs the checksums of a release. The signature is of these checksums and this version, and
 // a file that differs from its checksum is not signed.
 func TestSign(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, tool := range []string{"bash", "sha256sum"} {
 		servertest.Tool(t, tool, tool)
