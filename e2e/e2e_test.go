@@ -101,6 +101,7 @@ func startWith(t *testing.T, presets, next string) *server {
 	auto_https off
 	persist_config off
 	grace_period 2s
+	metrics
 }
 
 %s {

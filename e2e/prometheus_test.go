@@ -42,20 +42,13 @@ func TestAlertRules(t *testing.T) {
 	run(t, t.TempDir(), nil, promtool, "test", "rules", opsFile(t, "prometheus", "alerts_test.yml"))
 }
 
-// TestKubernetesScrape checks the configuration of docs/packages.md for Prometheus, and its alert.
+// TestKubernetesScrape checks the configuration of Prometheus for Kubernetes, and its alert.
 // Debian's Prometheus cannot ask Kubernetes, so fixed targets have the labels of pods.
 func TestKubernetesScrape(t *testing.T) {
 	t.Parallel()
 	promtool, home := servertest.Tool(t, "promtool", "prometheus"), t.TempDir()
-	block := func(file string) string {
-		found := regexp.MustCompile("(?s)```yaml\n(# " + regexp.QuoteMeta(file) + "\n.*?)```").FindStringSubmatch(read(t, filepath.Join(root, "docs", "packages.md")))
-		if found == nil {
-			t.Fatalf("docs/packages.md has no %s", file)
-		}
-		return found[1]
-	}
 	discovery := "    kubernetes_sd_configs:\n      - role: pod\n        namespaces:\n          names: [presets]\n"
-	text := block("prometheus.yml")
+	text := read(t, opsFile(t, "prometheus", "kubernetes.yml"))
 	if !strings.Contains(text, discovery) {
 		t.Fatalf("the configuration does not look for pods:\n%s", text)
 	}
@@ -71,7 +64,7 @@ func TestKubernetesScrape(t *testing.T) {
 			pod.address, pod.name, pod.component, pod.port, pod.phase)
 	}
 	for file, content := range map[string]string{
-		"prometheus.yml": strings.Replace(text, discovery, pods, 1), "absent.yml": block("absent.yml"), "alerts.yml": read(t, opsFile(t, "prometheus", "alerts.yml")),
+		"prometheus.yml": strings.Replace(text, discovery, pods, 1), "absent.yml": read(t, opsFile(t, "prometheus", "absent.yml")), "alerts.yml": read(t, opsFile(t, "prometheus", "alerts.yml")),
 	} {
 		if err := os.WriteFile(filepath.Join(home, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -253,7 +246,9 @@ func TestPrometheus(t *testing.T) {
 	s.manage(t, http.MethodPost, "/v1/presets/limited/chat/completions", `{"model": "acme/small"}`)
 	s.manage(t, http.MethodPatch, "/v1/presets/limited", `{"limits": {"requests_per_minute": 1}}`)
 	load(t, s)
-	run(t, t.TempDir(), s.env, s.binary, "presets", "verify", "--address", s.admin) // for the panel of checks
+	for _, command := range [][]string{{"verify"}, {"backup", filepath.Join(t.TempDir(), "a.backup")}} { // for the panels of their ages
+		run(t, t.TempDir(), s.env, s.binary, append([]string{"presets"}, append(command, "--address", s.admin)...)...)
+	}
 
 	wait.Until(t, "up is 1", func() bool {
 		all, err := p.labels(t, "up == 1")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestRelease makes a release of the present commit for this platform. The script itself
@@ -102,6 +104,48 @@ func TestReleaseOfAnotherVersion(t *testing.T) {
 	}
 	if _, err := os.Stat(dist); !os.IsNotExist(err) {
 		t.Errorf("it made the folder of the files: %v", err)
+	}
+}
+
+// TestSign signs the checksums of a release. The signature is of these checksums and this version, and
+// a file that differs from its checksum is not signed.
+func TestSign(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	for _, tool := range []string{"bash", "sha256sum"} {
+		servertest.Tool(t, tool, tool)
+	}
+	home := t.TempDir()
+	file, sums := filepath.Join(home, "caddy_v1.2.3_linux_amd64"), filepath.Join(home, "SHA256SUMS")
+	write(t, file, "a binary")
+	write(t, sums, hexSHA256([]byte("a binary"))+"  "+filepath.Base(file)+"\n")
+	const password = "a password of the test\n"
+	sign := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(wait.Command(t), "bash", append([]string{filepath.Join(root, ".ci", "sign")}, args...)...)
+		cmd.Stdin = strings.NewReader(password)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	public, secret := filepath.Join(home, "key.pub"), filepath.Join(home, "key")
+	if out, err := sign("--new", public, secret); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := sign(home, secret); err != nil || !strings.Contains(out, "RESULT sign: version=v1.2.3 ") {
+		t.Fatalf("got %v, %s", err, out)
+	}
+	verify := func() (string, error) {
+		out, message, err := try(t, home, []string{"GOFLAGS="}, "go", "run", "aead.dev/minisign/cmd/minisign@v0.3.0", "-V", "-p", public, "-m", sums)
+		return out + message, err
+	}
+	if out, err := verify(); err != nil || !strings.Contains(out, "caddy-presets v1.2.3") {
+		t.Errorf("the signature: got %v, %s, want the version", err, out)
+	}
+	write(t, sums, hexSHA256([]byte("another"))+"  "+filepath.Base(file)+"\n")
+	if out, err := verify(); err == nil {
+		t.Errorf("the signature is also of other checksums: %s", out)
+	}
+	if out, err := sign(home, secret); err == nil {
+		t.Errorf("wrong checksums are signed: %s", out)
 	}
 }
 

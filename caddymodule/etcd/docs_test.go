@@ -1,17 +1,9 @@
 package etcd
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,45 +32,27 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// issue makes ca.pem, and NAME.pem and NAME.key for each name. A name is a user's, or
-// "member", which is no user.
-func issue(t *testing.T, folder string, names ...string) {
+// issue makes the certificates of docs/cluster.md in a folder, with its script, and those of more users.
+func issue(t *testing.T, folder string, users ...string) {
 	t.Helper()
-	write := func(file, kind string, der []byte) {
-		if err := os.WriteFile(filepath.Join(folder, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	servertest.Tool(t, "openssl", "openssl")
+	cmd := exec.CommandContext(wait.Command(t), "../../docs/cluster/certificates", folder, "127.0.0.1")
+	cmd.Env = append(os.Environ(), "USERS=presets root "+strings.Join(users, " "))
+	out, err := cmd.CombinedOutput()
+	for _, suffix := range []string{".pem", ".key"} {
+		err = errors.Join(err, os.Rename(filepath.Join(folder, "member-127.0.0.1"+suffix), filepath.Join(folder, "member"+suffix)))
 	}
-	var authority *x509.Certificate
-	var signer *ecdsa.PrivateKey
-	for i, name := range append([]string{"ca"}, names...) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	secrets, err := filepath.Glob(filepath.Join(folder, "*.key"))
+	if err != nil || len(secrets) != 4+len(users) {
+		t.Fatalf("got the keys %q, %v", secrets, err)
+	}
+	for _, file := range secrets {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: got %v, %v, want a file for its owner", file, info, err)
 		}
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-			BasicConstraintsValid: true, Subject: pkix.Name{CommonName: name},
-		}
-		switch name {
-		case "ca":
-			template.IsCA, template.KeyUsage, template.ExtKeyUsage, authority, signer = true, x509.KeyUsageCertSign, nil, template, key
-		case "member":
-			template.Subject = pkix.Name{Organization: []string{"etcd"}}
-			template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, authority, &key.PublicKey, signer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(name+".pem", "CERTIFICATE", der)
-		write(name+".key", "PRIVATE KEY", secret)
 	}
 }
 
@@ -165,7 +138,7 @@ func TestDocumentedUnits(t *testing.T) {
 		t.Skip(servertest.NoEtcd)
 	}
 	folder := t.TempDir()
-	issue(t, folder, "member", "presets", "root", "stranger")
+	issue(t, folder, "stranger")
 	members, clients, monitored := startUnits(t, folder)
 	administrate(t, folder, clients)
 

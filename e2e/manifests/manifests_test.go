@@ -36,6 +36,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/service"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 )
@@ -51,6 +52,7 @@ var strategies = map[string]struct {
 	"ConfigMap":             {configmap.Strategy, "configmaps"},
 	"CronJob":               {cronjob.Strategy, "cronjobs"},
 	"Deployment":            {deployment.Strategy, "deployments"},
+	"Ingress":               {ingress.Strategy, "ingresses"},
 	"Job":                   {job.Strategy, "jobs"},
 	"Namespace":             {namespace.Strategy, "namespaces"},
 	"NetworkPolicy":         {networkpolicy.Strategy, "networkpolicies"},
@@ -137,7 +139,7 @@ func manifest(t *testing.T, name string) []object {
 // TestServerTakesManifests checks that an API server would take each object, without a
 // warning.
 func TestServerTakesManifests(t *testing.T) {
-	for _, name := range []string{"namespace.yaml", "badger.yaml", "restore.yaml", "etcd.yaml"} {
+	for _, name := range []string{"namespace.yaml", "badger.yaml", "restore.yaml", "etcd.yaml", "ingress.yaml"} {
 		for _, o := range manifest(t, name) {
 			warnings, err := create(o)
 			if err != nil || len(warnings) > 0 {

@@ -21,6 +21,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -95,7 +96,7 @@ func TestPodsAreRestricted(t *testing.T) {
 // Volumes and configurations that pods name are in the manifests.
 func TestObjectsFitTogether(t *testing.T) {
 	for name, objects := range map[string][]object{
-		"badger.yaml and restore.yaml": append(manifest(t, "badger.yaml"), manifest(t, "restore.yaml")...),
+		"badger.yaml and restore.yaml": append(append(manifest(t, "badger.yaml"), manifest(t, "restore.yaml")...), manifest(t, "ingress.yaml")...),
 		"etcd.yaml":                    manifest(t, "etcd.yaml"),
 	} {
 		pods := templates(objects)
@@ -136,6 +137,14 @@ func TestObjectsFitTogether(t *testing.T) {
 					if !slices.Contains(ports(pod), port.TargetPort.String()) {
 						t.Errorf("%s: the service sends to port %s, and the pod has %q", name, port.TargetPort.String(), ports(pod))
 					}
+				}
+			case *networkingv1.Ingress:
+				backend := o.Spec.Rules[0].HTTP.Paths[0].Backend.Service
+				if !slices.ContainsFunc(objects, func(other object) bool {
+					service, ok := other.Object.(*corev1.Service)
+					return ok && service.Name == backend.Name && service.Spec.Ports[0].Name == backend.Port.Name
+				}) {
+					t.Errorf("%s: the ingress sends to %v, which is not there", name, backend)
 				}
 			case *policyv1.PodDisruptionBudget:
 				matching("the disruption budget", o.Spec.Selector)
@@ -265,6 +274,77 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// extension returns the first document of a file in ops/kubernetes whose kind the API server itself does
+// not have. Fields that v lacks are errors.
+func extension(t *testing.T, name string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "ops", "kubernetes", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	if err := yaml.UnmarshalStrict([]byte(first), v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// TestPodMonitor checks that the monitor for the operator of Prometheus finds the server's pods and
+// their port. TestKubernetesScrape of e2e tests the same labels with a Prometheus.
+func TestPodMonitor(t *testing.T) {
+	var monitor struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta
+		Spec            struct {
+			Selector            metav1.LabelSelector
+			PodMetricsEndpoints []struct {
+				Port, Interval string
+				Relabelings    []struct {
+					TargetLabel, Replacement string
+					SourceLabels             []string
+				}
+			}
+		}
+	}
+	extension(t, "monitoring.yaml", &monitor)
+	selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+	if err != nil || monitor.Kind != "PodMonitor" || monitor.Metadata.Namespace != "presets" || len(monitor.Spec.PodMetricsEndpoints) != 1 {
+		t.Fatalf("got %+v, %v", monitor, err)
+	}
+	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
+		for pod, template := range templates(manifest(t, name)) {
+			if got := selector.Matches(labels.Set(template.Labels)); got != (pod == "presets") {
+				t.Errorf("%s: the monitor's selector matches %s: %v", name, pod, got)
+			}
+			if port := monitor.Spec.PodMetricsEndpoints[0].Port; pod == "presets" && !slices.Contains(ports(template), port) {
+				t.Errorf("%s: the monitor asks port %s, and the pod has %q", name, port, ports(template))
+			}
+		}
+	}
+}
+
+// TestKustomization checks that the resources of the kustomization exist, and that the image which it
+// names is that of all pods.
+func TestKustomization(t *testing.T) {
+	var k struct {
+		metav1.TypeMeta `json:",inline"`
+		Resources       []string
+		Images          []struct{ Name, NewName, NewTag string }
+	}
+	extension(t, "kustomization.yaml", &k)
+	if !slices.Equal(k.Resources, []string{"namespace.yaml", "badger.yaml"}) || len(k.Images) != 1 {
+		t.Fatalf("got %+v", k)
+	}
+	for _, name := range []string{"badger.yaml", "restore.yaml", "etcd.yaml"} {
+		for pod, template := range templates(manifest(t, name)) {
+			for _, container := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+				if container.Image != k.Images[0].Name+":latest" {
+					t.Errorf("%s: %s has the image %s, which the kustomization does not replace", name, pod, container.Image)
+				}
+			}
+		}
+	}
+}
+
 // ports returns the names of a pod's ports.
 func ports(pod corev1.PodTemplateSpec) (names []string) {
 	for _, container := range pod.Spec.Containers {
@@ -291,9 +371,14 @@ func TestComposeVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	variables := regexp.MustCompile(`\{\$(\w+)(?::([^}]*))?\}`).FindAllStringSubmatch(string(text), -1)
-	if len(variables) != 6 {
-		t.Fatalf("the Caddyfile has the variables %q, want six", variables)
+	var variables [][]string
+	for _, v := range regexp.MustCompile(`\{(?:\$|env\.)(\w+)(?::([^}]*))?\}`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.ContainsFunc(variables, func(other []string) bool { return slices.Equal(v[1:], other[1:]) }) {
+			variables = append(variables, v)
+		}
+	}
+	if len(variables) != 8 {
+		t.Fatalf("the Caddyfile has the variables %q, want eight", variables)
 	}
 	empty, set := []string{"PRESETS_UPSTREAM=gateway:8000"}, []string(nil)
 	for _, v := range variables {

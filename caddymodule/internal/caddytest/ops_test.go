@@ -2,7 +2,9 @@ package caddytest
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +14,8 @@ import (
 )
 
 const root = "../../.."
+
+var update = flag.Bool("update", false, "write the rules for the operator of Prometheus")
 
 // TestAlerts checks what each alert has to have. The test of all links checks that its
 // runbook exists.
@@ -62,6 +66,30 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: want a test in which it fires, and one in which it does not", name)
 		}
 	}
+}
+
+// TestPrometheusRule checks that the rules for the operator of Prometheus are those of the files for
+// Prometheus.
+func TestPrometheusRule(t *testing.T) {
+	const file, begin = "ops/kubernetes/monitoring.yaml", "\nspec:\n  groups:\n"
+	before, _, ok := strings.Cut(string(read(t, root, file)), begin)
+	if !ok || strings.Contains(before, begin) {
+		t.Fatalf("%s has no groups of rules at its end", file)
+	}
+	text := before + begin
+	for _, rules := range []string{"alerts.yml", "absent.yml"} {
+		_, groups, ok := strings.Cut(string(read(t, root, "ops/prometheus/"+rules)), "\ngroups:\n")
+		if !ok {
+			t.Fatalf("%s has no groups", rules)
+		}
+		for line := range strings.Lines(groups) {
+			if line != "\n" {
+				line = "  " + line
+			}
+			text += line
+		}
+	}
+	Golden(t, filepath.Join(root, filepath.FromSlash(file)), text, *update)
 }
 
 // TestDashboard checks that Grafana can import the dashboard, for any data source.
