@@ -140,7 +140,8 @@ export function presetsView(context) {
 		box.checked = chosen.has(preset.slug)
 		const marks = [
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status), preset.protected && h('span', { class: 'state' }, 'protected'),
-			preset.policy && h('span', { class: 'state' }, 'policy'), preset.limits && h('span', { class: 'state', title: limitsText(preset) }, 'limits'), preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
+			preset.policy && h('span', { class: 'state' }, 'policy'), preset.limits && h('span', { class: 'state', title: limitsText(preset) }, 'limits'),
+			preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
 			...(preset.tags ?? []).map((tag) => h('button', { type: 'button', class: 'chip tag', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
 			preset.status === 'archived' && mayChange && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` }),
 		].filter(Boolean)
