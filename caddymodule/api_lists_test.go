@@ -154,7 +154,8 @@ func TestServerState(t *testing.T) {
 			}
 			Usage struct{ Measured bool }
 		}
-	}) {
+	},
+	) {
 		r := s.manage("GET", "/v1/presets/-/state", "")
 		r.want(t, 200)
 		if err := json.Unmarshal([]byte(r.body), &found); err != nil || r.header.Get("Cache-Control") != "no-store" || strings.Contains(r.body, "token") {

@@ -164,11 +164,12 @@ func (t *trying) check(c *inferenceCall) error {
 
 // readSent returns the request's body. That of a trial was read with the trial.
 func (c *inferenceCall) readSent() (body []byte, err error) {
-	most, size := c.h.Inference.MaxBodySize, int64(0)
+	most := c.h.Inference.MaxBodySize
 	if c.trial == nil {
 		return c.read(most, &c.held.Reservation)
 	}
-	if size = int64(len(c.trial.request)); size > most {
+	size := int64(len(c.trial.request))
+	if size > most {
 		return nil, heldbody.ErrTooLarge
 	}
 	body, err = c.held.ReadAll(bytes.NewReader(c.trial.request), size, most)

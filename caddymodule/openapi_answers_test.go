@@ -282,8 +282,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 
 	for i, step := range tour {
-		if strings.Contains(step.path, "{i}") {
-			step.path = strings.Replace(step.path, "{i}", s.inputOf("p"), 1)
+		if before, after, ok := strings.Cut(step.path, "{i}"); ok {
+			step.path = before + s.inputOf("p") + after
 		}
 		is := func(prefix string) bool { return strings.HasPrefix(step.path, prefix) }
 		ask := func(path, body string, headers ...string) reply {
