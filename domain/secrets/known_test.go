@@ -102,7 +102,7 @@ func TestMaskIsLinear(t *testing.T) {
 			begin := time.Now()
 			Mask(text)
 			FindKnown(text, 20)
-			if took := time.Since(begin); took > time.Second { // it takes some milliseconds, or minutes
+			if took := time.Since(begin); took > 5*time.Second { // it takes some milliseconds, or a minute
 				t.Errorf("%s%s takes %v", f.mark, more, took)
 			}
 		}
