@@ -64,13 +64,18 @@ type AuditObject struct {
 type FieldChange struct {
 	// Field is the JSON pointer of the field in the API, such as /limits/requests_per_minute.
 	Field string `json:"field"`
-	// From and To are null where there is no value. Both are absent if one of them is too long.
+	// From and To are null where there is no value. Both are absent for names and descriptions, and if one of them is too long.
 	From jsontext.Value `json:"from,omitzero"`
 	To   jsontext.Value `json:"to,omitzero"`
 }
 
 // maxAuditedValue bounds the bytes of a value in a FieldChange, because no one may remove it.
 const maxAuditedValue = 512
+
+// isFreeText reports whether a field has what people write, which they may want to be gone for good.
+func isFreeText(field string) bool {
+	return strings.HasSuffix(field, "/name") || strings.HasSuffix(field, "/description")
+}
 
 // changedFields returns the fields that differ, by their pointers. before and after are two states of
 // the same object, without anything secret.
@@ -95,7 +100,7 @@ func changedFields(before, after any) ([]FieldChange, error) {
 		if string(a) == string(b) {
 			continue
 		}
-		if max(len(a), len(b)) > maxAuditedValue {
+		if isFreeText(field) || max(len(a), len(b)) > maxAuditedValue {
 			a, b = nil, nil
 		}
 		all = append(all, FieldChange{Field: field, From: a, To: b})

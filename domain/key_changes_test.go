@@ -239,7 +239,7 @@ func TestUpdateKey(t *testing.T) {
 	last := f.trail(t)[count-1]
 	changes, err := jsonv2.Marshal(last.Changes)
 	const wantChanges = `[{"field":"/include_byok_in_limit","from":null,"to":true},{"field":"/limit","from":null,"to":5},{"field":"/limit_reset","from":null,"to":"daily"},` +
-		`{"field":"/limits/concurrent","from":null,"to":1},{"field":"/models","from":null,"to":["a/*"]},{"field":"/name","from":"","to":"new"},{"field":"/preset_required","from":null,"to":true}]`
+		`{"field":"/limits/concurrent","from":null,"to":1},{"field":"/models","from":null,"to":["a/*"]},{"field":"/name"},{"field":"/preset_required","from":null,"to":true}]`
 	if err != nil || string(changes) != wantChanges || last.Object.Name != "new" {
 		t.Errorf("the audit record of %q has the changes %s, %v, want %s", last.Object.Name, changes, err, wantChanges)
 	}

@@ -436,7 +436,7 @@ await check("the difference of two versions that the client made", async () => {
   const { data } = await must("GET", "/presets/writer/diff?from=1&to=staging", { key: inferenceKey });
   assert.equal(data.from, 1);
   assert.equal(data.to, 3);
-  assert.deepEqual(data.config, [{ op: "replace", path: "/temperature", value: 0.3 }]);
+  assert.deepEqual(data.config, [{ op: "replace", path: "/temperature", value: 0.3, old: 0.1 }]);
   assert.match(data.system_prompt, /^-Version at 0\.1$/m);
   assert.match(data.system_prompt, /^\+Version at 0\.3$/m);
 });
