@@ -78,7 +78,7 @@ function details({ split, protection, label, override, message, changes }) {
 		protection && label && `The label is ${protection === 'set' ? '' : 'no longer '}protected`,
 		override && h('span', null, 'overriding ', user(override)),
 		...(changes ?? []).map(({ field, from, to }) => h('span', null, field.slice(1).replaceAll('/', ' · ').replaceAll('_', ' '),
-			...(from === undefined ? [', too long to show'] : [': ', user(value(from)), ' → ', h('strong', null, user(value(to)))]))),
+			...(from === undefined ? [] : [': ', user(value(from)), ' → ', h('strong', null, user(value(to)))]))),
 	].filter(Boolean)
 }
 
