@@ -72,6 +72,9 @@ const idleTime = 30 * time.Second
 // away instead stays in memory until the collector runs by itself, which it does once there is as much of it as in use.
 var idle idleBuffers
 
+// Idle returns how many bytes of large buffers nobody uses. They are kept for half a minute, or a whole one.
+func Idle() int64 { return idle.bytes.Load() }
+
 type idleBuffers struct {
 	bytes atomic.Int64
 
