@@ -252,16 +252,7 @@ func (r replay) print(w io.Writer) {
 
 // column returns an answer and its facts as lines of columnWidth.
 func (r replayed) column() []string {
-	facts := []string{cmp.Or(r.Preset, "no preset")}
-	if r.Model != "" {
-		facts = append(facts, r.Model)
-	}
-	if r.Usage != nil {
-		facts = append(facts, fmt.Sprintf("%d tokens in, %d out", r.Usage.InputTokens, r.Usage.OutputTokens))
-		if r.Usage.Cost != "" {
-			facts = append(facts, "cost "+r.Usage.Cost)
-		}
-	}
+	facts := answerFacts(r.Preset, r.Model, r.Usage)
 	lines := []string{strings.Join(append(facts, seconds(r.Milliseconds)), "; "), strings.Repeat("-", columnWidth)}
 	for _, m := range r.Answer {
 		for _, p := range m.Parts {

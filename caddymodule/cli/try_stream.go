@@ -113,17 +113,23 @@ type trialUsage struct {
 	Cost         string `json:"cost,omitempty"` // as the gateway writes it
 }
 
-func (r trialReport) print(w io.Writer) {
-	facts := []string{cmp.Or(r.Preset, "no preset")}
-	if r.Model != "" {
-		facts = append(facts, r.Model)
+// answerFacts returns what to say of an answer besides its text. used is nil if the answer does not say.
+func answerFacts(preset, model string, used *trialUsage) []string {
+	facts := []string{cmp.Or(preset, "no preset")}
+	if model != "" {
+		facts = append(facts, model)
 	}
-	if r.Usage != nil {
-		facts = append(facts, fmt.Sprintf("%d tokens in, %d out", r.Usage.InputTokens, r.Usage.OutputTokens))
-		if r.Usage.Cost != "" {
-			facts = append(facts, "cost "+r.Usage.Cost)
+	if used != nil {
+		facts = append(facts, fmt.Sprintf("%d tokens in, %d out", used.InputTokens, used.OutputTokens))
+		if used.Cost != "" {
+			facts = append(facts, "cost "+used.Cost)
 		}
 	}
+	return facts
+}
+
+func (r trialReport) print(w io.Writer) {
+	facts := answerFacts(r.Preset, r.Model, r.Usage)
 	if r.FirstTextMilliseconds != nil {
 		facts = append(facts, "first text after "+seconds(*r.FirstTextMilliseconds))
 	}

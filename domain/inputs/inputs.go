@@ -183,11 +183,7 @@ func Create(ctx context.Context, s *domain.Service, w domain.Write, workspace, s
 // Update changes an input. If it has these values already, nothing changes.
 func Update(ctx context.Context, s *domain.Service, w domain.Write, workspace, slug, id string, patch Patch) (domain.Outcome, error) {
 	return s.ChangePart(ctx, w, workspace, slug, false, func(tx domain.Tx, p domain.Preset, w domain.Write, _ string, now time.Time) (domain.Part, error) {
-		text, err := present(tx, p, w, id)
-		if err != nil {
-			return domain.Part{}, err
-		}
-		in, err := decode(text)
+		in, text, err := present(tx, p, w, id)
 		if err != nil {
 			return domain.Part{}, err
 		}
@@ -202,11 +198,7 @@ func Update(ctx context.Context, s *domain.Service, w domain.Write, workspace, s
 // Delete removes an input.
 func Delete(ctx context.Context, s *domain.Service, w domain.Write, workspace, slug, id string) (domain.Outcome, error) {
 	return s.ChangePart(ctx, w, workspace, slug, false, func(tx domain.Tx, p domain.Preset, w domain.Write, _ string, _ time.Time) (domain.Part, error) {
-		text, err := present(tx, p, w, id)
-		if err != nil {
-			return domain.Part{}, err
-		}
-		in, err := decode(text)
+		in, _, err := present(tx, p, w, id)
 		if err != nil {
 			return domain.Part{}, err
 		}
@@ -214,13 +206,15 @@ func Delete(ctx context.Context, s *domain.Service, w domain.Write, workspace, s
 	})
 }
 
-// present returns the JSON of an input that is there, and checks the condition of its change.
-func present(r domain.Reader, p domain.Preset, w domain.Write, id string) ([]byte, error) {
-	text, err := found(r.Input(p.ID, id))
-	if err != nil {
-		return nil, err
+// present returns an input that is there, with its JSON, and checks the condition of its change.
+func present(r domain.Reader, p domain.Preset, w domain.Write, id string) (in Input, text []byte, err error) {
+	if text, err = found(r.Input(p.ID, id)); err == nil {
+		err = w.Condition.Check(domain.Tag(text))
 	}
-	return text, w.Condition.Check(domain.Tag(text))
+	if err == nil {
+		in, err = decode(text)
+	}
+	return in, text, err
 }
 
 // put stores an input beside the others of its preset.
