@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
@@ -81,7 +82,7 @@ func TestKubernetesReload(t *testing.T) {
 			default:
 			}
 			response, err := client.Get(s.site + "/healthz")
-			if errors.Is(err, io.EOF) { // Go drops what it reads first from a connection once its server shuts down
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) { // Go drops what it reads first from a connection once its server shuts down
 				response, err = client.Get(s.site + "/healthz")
 			}
 			if err != nil {

@@ -73,7 +73,7 @@ type Limits struct {
 // The greatest limits.
 const (
 	// MaxLimit bounds each number of requests or tokens.
-	MaxLimit = 1_000_000_000_000
+	MaxLimit int64 = 1_000_000_000_000
 	// MaxLimitUSD bounds each limit of spending, in US dollars.
 	MaxLimitUSD = 1_000_000_000
 	// MinLimitUSD is what spending is counted in. A limit is as much at least.
