@@ -43,7 +43,7 @@ var agents = []agent{
 	{name: "codex", program: codexProgram, preset: "gpt", own: []string{"parallel_tool_calls"}, open: codexOpen, tools: codexTools, configure: configureCodex},
 	{name: "codex", program: codexProgram, preset: "qwen", own: []string{"parallel_tool_calls"}, open: codexOpen, tools: codexTools, brief: true, configure: configureCodex},
 	{ // tries a WebSocket first, and goes on over HTTP
-		name: "codex with the provider openai", program: codexProgram, preset: "gpt", own: []string{"parallel_tool_calls"}, open: codexOpen, tools: codexTools,
+		name: "codex with the provider openai", program: codexProgram, preset: "gpt", own: []string{"parallel_tool_calls"}, open: codexOpen, tools: codexTools, brief: true,
 		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
 			write(t, filepath.Join(home, "config.toml"), fmt.Sprintf("model = %q\nopenai_base_url = \"%s/v1\"\n%s", last(models), site, codexAlone))
 			return codexArgs(models), []string{"CODEX_HOME=" + home, "CODEX_API_KEY=" + inferenceKey}

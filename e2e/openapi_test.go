@@ -62,6 +62,7 @@ func TestOpenAPIClients(t *testing.T) {
 // TestOpenAPIPythonClients generates Python clients from the documents with two generators, and uses
 // them against the binary.
 func TestOpenAPIPythonClients(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	python := pythonWith(t, filepath.Join("openapi", "python", "requirements.txt"))
 	scripts, err := filepath.Abs(filepath.Join("openapi", "python"))

@@ -311,7 +311,7 @@ func TestSettings(t *testing.T) {
 // TestShortenedTable damages tables so that Badger itself panics, on a goroutine where no
 // caller can recover.
 func TestShortenedTable(t *testing.T) {
-	tier.Race(t)
+	tier.Slow(t) // the race detector has a shadow of 8 GiB for a table of 2 GiB
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
@@ -562,7 +562,7 @@ func TestDamagedTable(t *testing.T) {
 // TestDamagedLog copies a running store, as a crash would leave it, and flips
 // a byte in its write-ahead log. Badger opens that, without what follows.
 func TestDamagedLog(t *testing.T) {
-	tier.Race(t)
+	tier.Slow(t)
 	t.Parallel()
 	folder, crashed := t.TempDir(), t.TempDir()
 	s := mustOpen(t, folder)

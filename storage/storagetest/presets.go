@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // collect returns the values that a sequence yields before its error.
@@ -111,6 +112,7 @@ func presetsWithOwnWrites(t *testing.T, s *suite) {
 
 // manyPresetsListed lists more presets than an engine fetches at once.
 func manyPresetsListed(t *testing.T, s *suite) {
+	tier.NoRace(t)
 	const n = 1000
 	w, other := newID(), newPreset(newID(), "other")
 	name := func(i int) string { return fmt.Sprintf("p-%04d", i) }
