@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // AuditHash is the SHA-256 that chains the audit trail.
@@ -60,93 +58,6 @@ type AuditObject struct {
 	Name string `json:"name,omitzero"`
 }
 
-// FieldChange is a field that a change gave another value.
-type FieldChange struct {
-	// Field is the JSON pointer of the field in the API, such as /limits/requests_per_minute.
-	Field string `json:"field"`
-	// From and To are null where there is no value. Both are absent for names and descriptions, and if one of them is too long.
-	From jsontext.Value `json:"from,omitzero"`
-	To   jsontext.Value `json:"to,omitzero"`
-}
-
-// maxAuditedValue bounds the bytes of a value in a FieldChange, because no one may remove it.
-const maxAuditedValue = 512
-
-// isFreeText reports whether a field has what people write, which they may want to be gone for good.
-func isFreeText(field string) bool {
-	return strings.HasSuffix(field, "/name") || strings.HasSuffix(field, "/description")
-}
-
-// changedFields returns the fields that differ, by their pointers. before and after are two states of
-// the same object, without anything secret.
-func changedFields(before, after any) ([]FieldChange, error) {
-	from, err := fieldsOf(before)
-	if err != nil {
-		return nil, err
-	}
-	to, err := fieldsOf(after)
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]bool)
-	for _, fields := range []map[string]jsontext.Value{from, to} {
-		for name := range fields {
-			names[name] = true
-		}
-	}
-	var all []FieldChange
-	for _, field := range slices.Sorted(maps.Keys(names)) {
-		a, b := orNull(from[field]), orNull(to[field])
-		if string(a) == string(b) {
-			continue
-		}
-		if isFreeText(field) || max(len(a), len(b)) > maxAuditedValue {
-			a, b = nil, nil
-		}
-		all = append(all, FieldChange{Field: field, From: a, To: b})
-	}
-	return all, nil
-}
-
-// orNull returns a value, null for none.
-func orNull(value jsontext.Value) jsontext.Value {
-	if value == nil {
-		return jsontext.Value("null")
-	}
-	return value
-}
-
-// fieldsOf returns the values of an object's JSON by their pointers. Those of objects in it have fields
-// of their own. What only says who made it and when is left out.
-func fieldsOf(object any) (map[string]jsontext.Value, error) {
-	text, err := jsonv2.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	fields := make(map[string]jsontext.Value)
-	var add func(at string, value jsontext.Value) error
-	add = func(at string, value jsontext.Value) error {
-		if value.Kind() != '{' {
-			fields[at] = value
-			return nil
-		}
-		var members map[string]jsontext.Value
-		if err := jsonv2.Unmarshal(value, &members); err != nil {
-			return err
-		}
-		for name, member := range members {
-			if name == "id" || strings.HasSuffix(name, "_at") {
-				continue
-			}
-			if err := add(at+"/"+name, member); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return fields, add("", text)
-}
-
 // AuditRecord describes one change: the principal, the operation and the object. It holds
 // no key, no prompt and no settings of a version.
 type AuditRecord struct {
@@ -168,7 +79,7 @@ type AuditRecord struct {
 	// Actor is the person who used the key, as a trusted proxy names them, empty for none.
 	Actor string `json:"actor,omitzero"`
 	// Changes are the fields that the update of a key, a workspace or a preset changed, by their names.
-	Changes []FieldChange `json:"changes,omitzero"`
+	Changes []diff.FieldChange `json:"changes,omitzero"`
 	// Previous is the hash of the record before, zero for the first.
 	Previous AuditHash `json:"previous"`
 	// Hash is the SHA-256 of this record's JSON without its last member, hash.

@@ -14,6 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // audited is a store with a few changes of each kind.
@@ -142,8 +143,8 @@ func TestAuditShowsWhatWasChanged(t *testing.T) {
 				edits[field] = func(r *domain.AuditRecord) { first := member(r).Index(0); first.SetUint(first.Uint() ^ 1) }
 			case domain.AuditObject:
 				each(field+".", v.Field(i), member)
-			case []domain.FieldChange:
-				edits[field] = func(r *domain.AuditRecord) { member(r).Set(reflect.ValueOf([]domain.FieldChange{{Field: "/x"}})) }
+			case []diff.FieldChange:
+				edits[field] = func(r *domain.AuditRecord) { member(r).Set(reflect.ValueOf([]diff.FieldChange{{Field: "/x"}})) }
 			case time.Time:
 			default:
 				t.Fatalf("no test changes %s", field)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Write has the principal of a change and the conditions of its request.
@@ -172,7 +174,7 @@ func (c *change) storeReplay() error {
 }
 
 // record adds what was done to the audit trail.
-func (c *change) record(operation string, object AuditObject, before, after int, changes ...FieldChange) error {
+func (c *change) record(operation string, object AuditObject, before, after int, changes ...diff.FieldChange) error {
 	head, err := c.AuditHead()
 	if err != nil {
 		return err

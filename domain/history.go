@@ -6,6 +6,8 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // HistoryEntry is an audit record as the history of a preset or workspace shows it. Fields
@@ -34,8 +36,8 @@ type HistoryEntry struct {
 	// ChangedKeyID is the key that was changed, if it is one.
 	ChangedKeyID *string `json:"changed_key_id"`
 	// Name and Changes of a key are there only for a principal that may issue keys.
-	Name    *string       `json:"name,omitzero"`
-	Changes []FieldChange `json:"changes,omitzero"`
+	Name    *string            `json:"name,omitzero"`
+	Changes []diff.FieldChange `json:"changes,omitzero"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.

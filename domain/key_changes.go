@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // KeyPatch is the body of a key's update, already checked against its schema. An absent field
@@ -240,7 +242,7 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 			case before.Disabled && !k.Disabled:
 				object.Status = PresetActive
 			}
-			changes, err := changedFields(settingsOf(before), settingsOf(k))
+			changes, err := diff.Fields(settingsOf(before), settingsOf(k))
 			if err != nil {
 				return err
 			}

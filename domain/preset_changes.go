@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 var errPresetNotFound = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found"}
@@ -290,7 +292,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	if err := c.storePreset(p); err != nil {
 		return err
 	}
-	changes, err := changedFields(described{before.Name, before.Description, before.Tags, before.Limits}, described{p.Name, p.Description, p.Tags, p.Limits})
+	changes, err := diff.Fields(described{before.Name, before.Description, before.Tags, before.Limits}, described{p.Name, p.Description, p.Tags, p.Limits})
 	if err != nil {
 		return err
 	}
@@ -301,7 +303,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		operation string
 		changed   bool
 		object    AuditObject
-		changes   []FieldChange
+		changes   []diff.FieldChange
 	}{
 		{"preset.update", named || isDescribed || setLimits, object, changes},
 		{"preset.set_status", setStatus, withStatus, nil},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain/access"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // MaxStoredSize bounds the JSON of a workspace and of a preset version, in bytes. A store
@@ -108,7 +109,7 @@ func (c *change) putWorkspace(operation string, before, w Workspace) error {
 	if err != nil {
 		return err
 	}
-	changes, err := changedFields(before, w)
+	changes, err := diff.Fields(before, w)
 	if err != nil {
 		return err
 	}
