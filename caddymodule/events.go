@@ -2,10 +2,8 @@ package caddymodule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
@@ -35,7 +32,7 @@ func (h *Handler) changing() func([]domain.AuditRecord) {
 func (h *Handler) announce(done domain.AuditRecord) {
 	if events.Of(done) != "" {
 		if !h.shared.webhooks.IsEmpty() {
-			h.shared.webhooks.Push(newWebhookEvent(done))
+			h.shared.webhooks.Push(webhook.Event{Object: done.Object.ID, Kind: events.Of(done), Number: done.Number, At: time.Now(), Body: events.JSON(done)})
 		}
 		h.events.Announce(done)
 	}
@@ -78,19 +75,6 @@ var webhookLimits = webhook.Limits{
 // errWebhookSecret is the error for a literal secret. It does not show it.
 var errWebhookSecret = errors.New("must be a placeholder, such as {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}, since the configuration can be read")
 
-// parseWebhookURL returns an error unless text can be the URL of a webhook. The error does
-// not show the URL, which may hold a token.
-func parseWebhookURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
-		return nil, errors.New("must be an absolute URL with http or https, and without a fragment")
-	case u.User != nil:
-		return nil, errors.New("must hold no user and password, since the configuration can be read")
-	}
-	return u, nil
-}
-
 // provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
 func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 	h.webhooks = nil
@@ -101,7 +85,7 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 		if err != nil {
 			return fmt.Errorf("%s: url: %w", place, err) // names the placeholder
 		}
-		u, err := parseWebhookURL(address)
+		u, err := webhook.ParseURL(address)
 		if err != nil {
 			return fmt.Errorf("%s: url %w", place, err)
 		}
@@ -132,7 +116,7 @@ func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 		return err
 	}
 	if !strings.Contains(w.URL, "{") { // provisioning checks the value of a placeholder
-		if _, err := parseWebhookURL(w.URL); err != nil {
+		if _, err := webhook.ParseURL(w.URL); err != nil {
 			return d.Errf("webhook: the URL %v", err)
 		}
 	}
@@ -150,18 +134,6 @@ func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 	}
 	h.Webhooks = append(h.Webhooks, w)
 	return err
-}
-
-// newWebhookEvent returns the event of a change for webhooks.
-func newWebhookEvent(done domain.AuditRecord) webhook.Event {
-	kind := events.Of(done)
-	body, _ := json.Marshal(struct { // never fails
-		ID   string         `json:"id"`
-		Type string         `json:"type"`
-		Time time.Time      `json:"time"`
-		Data map[string]any `json:"data"`
-	}{uuid.NewString(), kind, done.Time, events.Data(done)})
-	return webhook.Event{Object: done.Object.ID, Kind: kind, Number: done.Number, At: time.Now(), Body: body}
 }
 
 // maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds

@@ -2,9 +2,12 @@
 package events
 
 import (
+	"encoding/json"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -70,6 +73,17 @@ func Data(done domain.AuditRecord) map[string]any {
 		"audit_number":   done.Number,
 		"time":           done.Time,
 	}
+}
+
+// JSON returns a change as webhooks post it. Each call gives the event another id.
+func JSON(done domain.AuditRecord) []byte {
+	body, _ := json.Marshal(struct { // never fails
+		ID   string         `json:"id"`
+		Type string         `json:"type"`
+		Time time.Time      `json:"time"`
+		Data map[string]any `json:"data"`
+	}{uuid.NewString(), Of(done), done.Time, Data(done)})
+	return body
 }
 
 // maxWaitingEvents bounds the events that wait for subscribers. Each takes some 1 KB.

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"cmp"
+	"errors"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -84,4 +86,17 @@ func (q *Queues) State() []State {
 	}
 	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Host, b.Host) })
 	return all
+}
+
+// ParseURL returns an error unless text can be the URL of a receiver. The error does not show the URL,
+// which may hold a token.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
+		return nil, errors.New("must be an absolute URL with http or https, and without a fragment")
+	case u.User != nil:
+		return nil, errors.New("must hold no user and password, since the configuration can be read")
+	}
+	return u, nil
 }
