@@ -67,7 +67,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			io_log
 //			broadcast
 //		}
-//		metrics             per_preset [<most>]
+//		metrics             per_preset|per_key [<most>]
 //		console             [<path>]
 //		bundle              <folder>
 //		health              <path>
@@ -77,7 +77,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		require             <placeholder>...
 //	}
 //
-// management_key, inference_key and webhook may repeat. The secret of a key is a placeholder such as
+// management_key, inference_key, metrics and webhook may repeat. The secret of a key is a placeholder such as
 // {env.PRESETS_KEY}, "sha256:" and 64 hexadecimal digits, or the secret itself. Only its
 // hash is kept.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -85,7 +85,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if args := d.RemainingArgs(); len(args) > 0 {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
-	block := directive.Block{Repeated: []string{"management_key", "inference_key", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}
+	block := directive.Block{Repeated: []string{"management_key", "inference_key", "metrics", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}
 	return block.Read(d, h.subdirectives())
 }
 
@@ -183,23 +183,30 @@ func (h *Handler) readConsole(d *caddyfile.Dispenser, place string) error {
 }
 
 func (h *Handler) readMetrics(d *caddyfile.Dispenser, _ string) error {
-	const wants = "metrics wants per_preset [<most>]"
+	const wants = "metrics wants per_preset [<most>] or per_key [<most>]"
 	args := d.RemainingArgs()
-	switch {
-	case len(args) == 0 || len(args) > 2:
+	if len(args) == 0 || len(args) > 2 {
 		return d.Errf("%s, got %d arguments%s", wants, len(args), directive.MaybeUnset)
-	case args[0] != "per_preset":
-		return d.Errf("%s, got %q", wants, args[0])
 	}
-	h.Metrics = &MetricsSettings{PerPreset: defaultPerPreset}
+	if h.Metrics == nil {
+		h.Metrics = new(MetricsSettings)
+	}
+	most := map[string]*int{"per_preset": &h.Metrics.PerPreset, "per_key": &h.Metrics.PerKey}[args[0]]
+	switch {
+	case most == nil:
+		return d.Errf("%s, got %q", wants, args[0])
+	case *most != 0:
+		return d.Errf("metrics %s is given twice", args[0])
+	}
+	*most = defaultSeries
 	if len(args) == 1 {
 		return nil
 	}
-	most, err := strconv.Atoi(args[1])
-	if err != nil || most < 1 || most > maxPerPreset {
-		return d.Errf("metrics per_preset must be a number from 1 to %d, got %q", maxPerPreset, args[1])
+	n, err := strconv.Atoi(args[1])
+	if err != nil || n < 1 || n > maxSeries {
+		return d.Errf("metrics %s must be a number from 1 to %d, got %q", args[0], maxSeries, args[1])
 	}
-	h.Metrics.PerPreset = most
+	*most = n
 	return nil
 }
 

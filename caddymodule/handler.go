@@ -207,7 +207,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.Metrics != nil {
-		h.metrics.Usage.RaiseVersionLimit(h.Metrics.PerPreset)
+		h.metrics.Usage.RaiseLimits(h.Metrics.PerPreset, h.Metrics.PerKey)
 	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err

@@ -138,6 +138,28 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestTokensByKey checks that tokens are counted by the id of a key if that is configured, beside those by
+// version. No metric has a secret.
+func TestTokensByKey(t *testing.T) {
+	s := start(t, inferring("usage")+"\nmetrics per_key 1\nmetrics per_preset 1")
+	s.preset("writer", writer)
+	version := s.manage("GET", "/v1/workspaces/default", "").field(t, "id") + "/writer@1"
+	s.costs("0.5")
+	first, second := s.issue(`{"kind":"inference"}`), s.issue(`{"kind":"inference"}`)
+	for _, k := range []issued{first, second, first} {
+		s.as(k, chatPath, `{"model":"@preset/writer"}`).want(t, 200)
+	}
+	s.awaitMetric(series("upstream_duration_seconds_count", version), "3")
+	s.awaitMetric(`caddy_presets_key_tokens_total{key="`+first.id+`"}`, "20")
+	s.awaitMetric(`caddy_presets_key_tokens_total{key="other"}`, "10")
+	all := send(t, "GET", "http://"+s.admin+"/metrics", "").body
+	for _, k := range []issued{first, second} {
+		if strings.Contains(all, k.secret) {
+			t.Error("a metric has the secret of a key")
+		}
+	}
+}
+
 // TestUsageThatIsUnknown checks that answers without usage are counted with the reason, and
 // that errors are not.
 func TestUsageThatIsUnknown(t *testing.T) {

@@ -18,7 +18,7 @@ var family = regexp.MustCompile(`_(bucket|sum|count)$`)
 // each of its metrics. The module of the engine etcd checks that engine's.
 func TestOps(t *testing.T) {
 	hooks := receives(t)
-	s := start(t, inferring("usage")+"\nmetrics per_preset"+hooks.directive())
+	s := start(t, inferring("usage")+"\nmetrics per_preset\nmetrics per_key"+hooks.directive())
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/small"}`).want(t, 200)
 	s.manage("PUT", "/v1/workspaces/default/budgets/daily", `{"limit_usd":100}`).want(t, 200)
 	s.manage("POST", "/v1/presets/limited/chat/completions", `{"model":"acme/small"}`).want(t, 200)

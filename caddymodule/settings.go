@@ -41,8 +41,8 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	if h.KeepVersions < 0 {
 		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
 	}
-	if h.Metrics != nil && (h.Metrics.PerPreset < 1 || h.Metrics.PerPreset > maxPerPreset) {
-		return fmt.Errorf("metrics: per_preset: must be a number from 1 to %d, got %d", maxPerPreset, h.Metrics.PerPreset)
+	if err := h.Metrics.check(); err != nil {
+		return fmt.Errorf("metrics: %w", err)
 	}
 	if err := h.creators().Provision(); err != nil {
 		return err
@@ -149,11 +149,11 @@ func (i *Inference) provisionMemory() error {
 	return nil
 }
 
-// defaultPerPreset is how many versions metrics tell apart, unless a number is given.
-const defaultPerPreset = 500
+// defaultSeries is how many versions or keys metrics tell apart, unless a number is given.
+const defaultSeries = 500
 
-// maxPerPreset bounds how many versions metrics tell apart.
-const maxPerPreset = 100_000
+// maxSeries bounds how many versions or keys metrics tell apart.
+const maxSeries = 100_000
 
 // MetricsSettings say which labels the metrics have.
 type MetricsSettings struct {
@@ -162,4 +162,24 @@ type MetricsSettings struct {
 	// Handlers of a configuration share the metrics, and the largest number counts.
 	// Default: 0, which sets no such labels
 	PerPreset int `json:"per_preset,omitempty"`
+
+	// The number of keys with their own series of tokens, whose label is the id of the key.
+	// Further keys count as "other". Handlers of a configuration share the metrics, and the
+	// largest number counts. Default: 0, which counts no tokens by key
+	PerKey int `json:"per_key,omitempty"`
+}
+
+// check returns an error that names the first wrong setting. A nil m has none.
+func (m *MetricsSettings) check() error {
+	switch {
+	case m == nil:
+		return nil
+	case m.PerPreset < 0 || m.PerPreset > maxSeries:
+		return fmt.Errorf("per_preset: must be a number from 1 to %d, got %d", maxSeries, m.PerPreset)
+	case m.PerKey < 0 || m.PerKey > maxSeries:
+		return fmt.Errorf("per_key: must be a number from 1 to %d, got %d", maxSeries, m.PerKey)
+	case m.PerPreset == 0 && m.PerKey == 0:
+		return errors.New("want per_preset or per_key")
+	}
+	return nil
 }

@@ -238,6 +238,7 @@ func TestPrometheus(t *testing.T) {
 			usage
 		}
 		metrics per_preset
+		metrics per_key
 		webhook `+receiver.URL+` {
 			secret {env.E2E_GATEWAY_KEY}
 		}`, "reverse_proxy "+upstream.Listener.Addr().String())

@@ -107,8 +107,9 @@ func TestReleaseOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestSign signs the checksums of a release. The signature is of these checksums and this version, and
-// a file that differs from its checksum is not signed.
+// TestSign signs the checksums of a release with a new pair of keys, whose secret one cannot be made in the
+// repository. The signature is of these checksums and this version, and a file that differs from its
+// checksum is not signed.
 func TestSign(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
@@ -127,6 +128,15 @@ func TestSign(t *testing.T) {
 		return string(out), err
 	}
 	public, secret := filepath.Join(home, "key.pub"), filepath.Join(home, "key")
+	inside := filepath.Join(root, "e2e", "testdata", "secret.key")
+	if out, err := sign("--new", public, inside); err == nil || !strings.Contains(out, "in the repository") {
+		t.Errorf("a secret key in the repository: got %v, %s", err, out)
+	}
+	for _, file := range []string{public, inside} {
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("it made a key that it refuses: %s, %v", file, err)
+		}
+	}
 	if out, err := sign("--new", public, secret); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -19,11 +19,14 @@ type Usage struct {
 	unknown   *prometheus.CounterVec // with the reason
 	duration  *prometheus.HistogramVec
 	firstByte *prometheus.HistogramVec
+	keyTokens *prometheus.CounterVec // in and out
 
-	mu     sync.Mutex
-	apart  int // versions with labels of their own, at most so many:
-	most   int
-	series map[usedVersion]*usageSeries
+	mu       sync.Mutex
+	apart    int // versions with labels of their own, at most so many:
+	most     int
+	series   map[usedVersion]*usageSeries
+	keys     map[string]bool // with labels of their own, at most so many:
+	mostKeys int
 }
 
 // usedVersion are the labels of a version. All are empty if versions are not told apart,
@@ -45,7 +48,7 @@ type usageSeries struct {
 }
 
 func newUsage() *Usage {
-	u := &Usage{series: make(map[usedVersion]*usageSeries)}
+	u := &Usage{series: make(map[usedVersion]*usageSeries), keys: make(map[string]bool)}
 	labels := []string{"workspace", "preset", "version"}
 	u.tokens = [5]*prometheus.CounterVec{
 		u.counter("input_tokens_total", "Input tokens of inference requests, with those of caches.", labels...),
@@ -60,14 +63,15 @@ func newUsage() *Usage {
 	buckets := prometheus.ExponentialBuckets(0.05, 2, 13) // 50 ms to 3.4 min
 	u.duration = u.histogram("upstream_duration_seconds", "Time from an inference request going upstream to the end of its answer.", buckets, labels...)
 	u.firstByte = u.histogram("time_to_first_chunk_seconds", "Time from an inference request going upstream to the first byte of its streamed answer.", buckets, labels...)
+	u.keyTokens = u.counter("key_tokens_total", "Input and output tokens of inference requests by the id of their key.", "key")
 	return u
 }
 
-// RaiseVersionLimit lets at least most versions have labels of their own.
-func (u *Usage) RaiseVersionLimit(most int) {
+// RaiseLimits lets at least so many versions and keys have labels of their own.
+func (u *Usage) RaiseLimits(versions, keys int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.most = max(u.most, most)
+	u.most, u.mostKeys = max(u.most, versions), max(u.mostKeys, keys)
 }
 
 // Add counts a request.
@@ -83,6 +87,7 @@ func (u *Usage) Add(used *usage.Request) {
 	case used.LacksCost():
 		s.uncosted.Inc()
 	}
+	ofKey := u.ofKey(used.KeyID) // whose series begins at 0
 	if used.Unknown != "" {
 		u.unknown.WithLabelValues(s.of.labels(string(used.Unknown))...).Inc()
 		return
@@ -90,6 +95,25 @@ func (u *Usage) Add(used *usage.Request) {
 	for i, count := range usagetap.CountsOf(used.Tokens) {
 		s.tokens[i].Add(float64(count.Tokens))
 	}
+	if ofKey != nil {
+		ofKey.Add(float64(used.Tokens.Input + used.Tokens.Output))
+	}
+}
+
+// ofKey returns the counter of a key's tokens, nil if keys are not told apart. id is empty without a key.
+func (u *Usage) ofKey(id string) prometheus.Counter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.mostKeys == 0:
+		return nil
+	case id == "" || u.keys[id]:
+	case len(u.keys) < u.mostKeys:
+		u.keys[id] = true
+	default:
+		id = others.preset
+	}
+	return u.keyTokens.WithLabelValues(id)
 }
 
 func (u *Usage) of(version usedVersion) *usageSeries {

@@ -20,8 +20,8 @@ func TestUsageMetricsAreBounded(t *testing.T) {
 	if err := registry.Register(u); err != nil {
 		t.Fatal(err)
 	}
-	u.RaiseVersionLimit(2)
-	u.RaiseVersionLimit(1) // of another handler
+	u.RaiseLimits(2, 0)
+	u.RaiseLimits(1, 0) // of another handler
 	used := func(preset string, version int) {
 		u.Add(&usage.Request{WorkspaceID: "w", Preset: preset, Version: version, Tokens: gatewayanswer.Tokens{Input: 1}})
 	}
@@ -59,5 +59,35 @@ func TestUsageMetricsTellNothingApart(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(u, "caddy_presets_usage_unknown_total"); n != 1 {
 		t.Errorf("%d series, want one", n)
+	}
+}
+
+// TestTokensByKey checks that metrics tell keys apart only if that is configured, so many of them, and
+// sum the others.
+func TestTokensByKey(t *testing.T) {
+	u := newUsage()
+	used := func(keys ...string) {
+		for _, id := range keys {
+			u.Add(&usage.Request{KeyID: id, Tokens: gatewayanswer.Tokens{Input: 2, Output: 1, CacheRead: 1}})
+		}
+	}
+	used("a", "")
+	if n := testutil.CollectAndCount(u, "caddy_presets_key_tokens_total"); n != 0 {
+		t.Errorf("%d series, want none", n)
+	}
+	u.RaiseLimits(0, 2)
+	u.RaiseLimits(0, 1) // of another handler
+	u.Add(&usage.Request{KeyID: "b", Unknown: gatewayanswer.Absent})
+	used("a", "", "a", "c", "d", "a")
+	want := `
+		# HELP caddy_presets_key_tokens_total Input and output tokens of inference requests by the id of their key.
+		# TYPE caddy_presets_key_tokens_total counter
+		caddy_presets_key_tokens_total{key=""} 3
+		caddy_presets_key_tokens_total{key="a"} 9
+		caddy_presets_key_tokens_total{key="b"} 0
+		caddy_presets_key_tokens_total{key="other"} 6
+	`
+	if err := testutil.CollectAndCompare(u, strings.NewReader(want), "caddy_presets_key_tokens_total"); err != nil {
+		t.Error(err)
 	}
 }
