@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -38,7 +37,7 @@ func (h *Handler) announce(done domain.AuditRecord) {
 	}
 }
 
-func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*events.Announcer, error) {
+func newAnnouncer(ctx caddy.Context, stopping *webhook.StopClock) (*events.Announcer, error) {
 	app, err := ctx.App("events")
 	if err != nil {
 		return nil, fmt.Errorf("getting the events app: %w", err)
@@ -136,32 +135,6 @@ func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 	return err
 }
 
-// maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds
-// how long a removed webhook still gets its waiting events.
-const maxWebhookStop = 10 * time.Second
-
-// stopClock knows when Caddy began to stop the configuration.
-type stopClock struct{ began atomic.Pointer[time.Time] }
-
-// Handle takes Caddy's event "stopping".
-func (c *stopClock) Handle(context.Context, caddy.Event) error {
-	now := time.Now()
-	c.began.Store(&now)
-	return nil
-}
-
-// grace returns the rest of the grace period at a time, at most maxWebhookStop.
-func (c *stopClock) grace(app *caddyhttp.App, now time.Time) time.Duration {
-	if app.GracePeriod <= 0 {
-		return maxWebhookStop // Caddy waits for requests without a limit
-	}
-	limit := time.Duration(app.ShutdownDelay + app.GracePeriod)
-	if began := c.began.Load(); began != nil {
-		limit -= now.Sub(*began)
-	}
-	return max(0, min(limit, maxWebhookStop))
-}
-
 // stopWebhooks removes the handler from the users of its webhooks. At the end of the
 // process it waits for their events, within the grace period. Otherwise unused webhooks get
 // their waiting events in the background.
@@ -173,9 +146,9 @@ func (h *Handler) stopWebhooks() {
 	if len(unused) == 0 {
 		return
 	}
-	limit := maxWebhookStop
+	limit := webhook.MaxStop
 	if app, err := h.ctx.AppIfConfigured("http"); err == nil {
-		limit = h.stopping.grace(app.(*caddyhttp.App), time.Now())
+		limit = h.stopping.Grace(app.(*caddyhttp.App), time.Now())
 	}
 	var wait sync.WaitGroup
 	for _, q := range unused {

@@ -155,7 +155,7 @@ type Handler struct {
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle.Bundle // nil without one
-	stopping     stopClock
+	stopping     webhook.StopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
 	content      iolog.Setup           // what becomes of the content of requests

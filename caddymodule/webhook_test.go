@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -377,26 +374,5 @@ func TestRemovedWebhook(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	if all := r.await(2); len(all) != 2 || all[1].Data["version"] != 3. {
 		t.Errorf("got %v", all)
-	}
-}
-
-// TestGraceOfWebhooks checks how long the end of the process waits for receivers.
-func TestGraceOfWebhooks(t *testing.T) {
-	for _, tc := range []struct {
-		grace, delay, passed, want time.Duration
-	}{
-		{0, 0, time.Hour, maxWebhookStop},
-		{4 * time.Second, 0, 0, 4 * time.Second},
-		{4 * time.Second, 0, 3 * time.Second, time.Second},
-		{4 * time.Second, 0, time.Minute, 0},
-		{4 * time.Second, 5 * time.Second, 6 * time.Second, 3 * time.Second},
-		{time.Hour, 0, time.Minute, maxWebhookStop},
-	} {
-		c := new(stopClock)
-		_ = c.Handle(t.Context(), caddy.Event{})
-		app := &caddyhttp.App{GracePeriod: caddy.Duration(tc.grace), ShutdownDelay: caddy.Duration(tc.delay)}
-		if got := c.grace(app, c.began.Load().Add(tc.passed)); got != tc.want {
-			t.Errorf("%+v: got %v", tc, got)
-		}
 	}
 }
