@@ -25,5 +25,12 @@ func BenchmarkObject(b *testing.B) {
 				}
 			}
 		})
+		b.Run(name+"/found", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				for range Items(At(text, "list")) {
+				}
+			}
+		})
 	}
 }

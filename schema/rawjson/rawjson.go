@@ -157,6 +157,15 @@ func Items(array jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	}
 }
 
+// FromFirst returns the text of an array that was checked from its first item on, for Pairs of that item. It saves
+// a search for the item's end, which may be far. Other values and empty arrays have none.
+func FromFirst(array jsontext.Value) jsontext.Value {
+	if len(array) == 0 || array[0] != '[' {
+		return nil
+	}
+	return bytes.TrimLeft(array[1:], " \n\t\r]")
+}
+
 // SplitItems splits an array that was checked. head has the first items for which
 // leads is true, with commas between. tail has the other items and the closing bracket.
 func SplitItems(array jsontext.Value, leads func(item jsontext.Value) bool) (head, tail jsontext.Value) {
@@ -247,9 +256,10 @@ func endOf(text []byte) int {
 	return len(text)
 }
 
-// endOfString returns where the closing quote of the string that begins text is.
+// endOfString returns where the closing quote of the string that begins text is. Text with one escaped
+// quote often has many, which are skipped in blocks.
 func endOfString(text []byte) int {
-	for i := 1; ; i++ {
+	for i := 1; ; {
 		length := bytes.IndexByte(text[i:], '"')
 		if length < 0 {
 			return len(text) - 1
@@ -262,6 +272,8 @@ func endOfString(text []byte) int {
 		if backslashes%2 == 0 {
 			return i
 		}
+		i++
+		i += skipSimple(text[i:min(i+maxSkip, len(text))])
 	}
 }
 

@@ -306,3 +306,43 @@ func TestOffset(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestEndOfString finds the ends of strings of which other values follow. They have quotes, backslashes and codes in
+// any order, around the blocks that are skipped together.
+func TestEndOfString(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	pieces := []string{`\"`, `\\`, `\n`, `\u0022`, "a", "ä", strings.Repeat("x", blockSize-1), strings.Repeat(`\"`, blockSize/2)}
+	for range 20_000 / tier.Sample(4) {
+		text := []byte{'"'}
+		for range random.IntN(40) {
+			text = append(text, pieces[random.IntN(len(pieces))]...)
+		}
+		text = append(text, '"')
+		end := len(text)
+		text = append(text, `,"\"\\","x"]`...)
+		if got := endOf(text); got != end || scanString(text, 0) != end {
+			t.Fatalf("%s: got %d, want %d", text, got, end)
+		}
+	}
+	long := []byte(`"` + strings.Repeat(`\"`, maxSkip) + `\\"`)
+	if got := endOf(append(slices.Clip(long), `,""`...)); got != len(long) {
+		t.Errorf("got %d, want %d", got, len(long))
+	}
+}
+
+func TestFromFirst(t *testing.T) {
+	for array, want := range map[string]string{
+		``: ``, `1`: ``, `{"a":[1]}`: ``, `[]`: ``, "[ \n]": ``,
+		`[{"a":1},{"b":2}]`: `"a"=1`, "[ \t{\"a\": [1] , \"b\":2}, {}]": `"a"=[1]"b"=2`, `[[{"a":1}],{"a":2}]`: ``, `["a",{"a":2}]`: ``,
+	} {
+		got := ""
+		for name, value := range Pairs(FromFirst(jsontext.Value(array))) {
+			got += string(name) + "=" + string(value)
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", array, got, want)
+		}
+	}
+}

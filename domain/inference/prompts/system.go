@@ -96,6 +96,8 @@ func (p System) Place(dialect domain.Dialect, value jsontext.Value, goesOn bool)
 		return nil, domain.InvalidAt("/system", "must be a string or an array")
 	}
 	switch {
+	case dialect == domain.Chat && !isOfSystem(rawjson.FromFirst(value)):
+		return []draft.Edit{p.beforeMessages(value, goesOn)}, nil
 	case p.begins(dialect, value):
 		return nil, nil
 	case dialect == domain.Chat:
@@ -108,24 +110,28 @@ func (p System) Place(dialect domain.Dialect, value jsontext.Value, goesOn bool)
 	return []draft.Edit{p.inContent(value, 0)}, nil
 }
 
-// inMessages returns the edit that puts the prompt into a list of messages: into the first one, if
-// that is of the system or the developer, else before it.
+// isOfSystem reports whether every gateway reads a message as one of the system or the developer.
+func isOfSystem(message jsontext.Value) bool {
+	role := dialects.SoleMember(message, "role")
+	return rawjson.IsText(role, "system") || rawjson.IsText(role, "developer")
+}
+
+// inMessages returns the edit that puts the prompt into the first of some messages, which is of the system, if
+// that has one content, else before it.
 func (p System) inMessages(list jsontext.Value, goesOn bool) draft.Edit {
-	for _, first := range rawjson.Items(list) {
-		role := dialects.SoleMember(first, "role")
-		if !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
-			break
-		}
-		content := dialects.SoleMember(first, "content")
-		switch content.Kind() {
-		case '"', '[':
-			return p.inContent(content, rawjson.Offset(list, content))
-		case 'n':
-			at := rawjson.Offset(list, content)
-			return draft.Edit{Begin: at, End: at + len(content), Texts: p.between(quotationMark, quotationMark)}
-		}
-		break
+	content := dialects.SoleMember(rawjson.FromFirst(list), "content")
+	switch content.Kind() {
+	case '"', '[':
+		return p.inContent(content, rawjson.Offset(list, content))
+	case 'n':
+		at := rawjson.Offset(list, content)
+		return draft.Edit{Begin: at, End: at + len(content), Texts: p.between(quotationMark, quotationMark)}
 	}
+	return p.beforeMessages(list, goesOn)
+}
+
+// beforeMessages returns the edit that puts a message with the prompt before others.
+func (p System) beforeMessages(list jsontext.Value, goesOn bool) draft.Edit {
 	message := p.between(systemMessageHead, systemMessageTail)
 	if goesOn || !rawjson.IsEmpty(list) {
 		message = append(message, draft.Comma)
@@ -154,7 +160,10 @@ func (p System) inContent(content jsontext.Value, at int) draft.Edit {
 func (p System) begins(dialect domain.Dialect, field jsontext.Value) bool {
 	match := p.Match()
 	match.AddField(dialect, 0, field)
-	if block, _ := firstBlock(field); dialect == domain.Messages && !match.isBegun() && isAttributed(block) {
+	if dialect != domain.Messages || match.isBegun() {
+		return match.isBegun()
+	}
+	if block, _ := firstBlock(field); isAttributed(block) {
 		match = p.Match()
 		match.AddField(dialect, 1, field)
 	}
