@@ -143,7 +143,7 @@ func TestComments(t *testing.T) {
 		"edit.js": {Data: []byte("import { b } from './b.js'\n")},
 	}
 	p := newTestPage(t, "/console", set)
-	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\nreturn (text) + '// no comment' + a // after\n}\n"
+	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\nreturn (text) + '// no comment' + a\n}\n"
 	if got := body(t, p.get(t, "GET", p.asset(t, "main.js"))); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -7,6 +7,9 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
+/** The element that a name of h makes. What follows a dot is a class. */
+type ElementOf<Name extends string> = Name extends `${infer Tag}.${string}` ? ElementOf<Tag> : Name extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Name] : HTMLElement
+
 type ViewName = 'presets' | 'workspaces' | 'state' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'use' | 'history' | 'edit' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>

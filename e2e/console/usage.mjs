@@ -258,7 +258,7 @@ for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360]])
 
 // The intervals have published values: Newcombe, Statistics in Medicine 17 (1998), 857 and 873.
 test("intervals", async () => {
-  const source = await readFile(new URL("../../caddymodule/console/assets/interval.js", import.meta.url), "utf8");
+  const source = await readFile(new URL("../../caddymodule/console/assets/figures.js", import.meta.url), "utf8");
   const { areBoolean, ofMeans, ofRates, verdict, wilson } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
   const near = ({ low, high }, [wantLow, wantHigh]) => {
     assert.ok(Math.abs(low - wantLow) < 5e-5 && Math.abs(high - wantHigh) < 5e-5, `got ${low} to ${high}, want ${wantLow} to ${wantHigh}`);
@@ -280,7 +280,7 @@ test("intervals", async () => {
 
 // A number that is not zero is never shown as zero, and zero has no sign.
 test("figures", async () => {
-  const source = await readFile(new URL("../../caddymodule/console/assets/usage_figures.js", import.meta.url), "utf8");
+  const source = await readFile(new URL("../../caddymodule/console/assets/figures.js", import.meta.url), "utf8");
   const { meanText, signedText } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
   for (const [n, digits, text] of [[0, 1, "0.0"], [-0, 1, "0.0"], [1e-14, 1, "0.0"], [0.04, 1, "+0.04"], [-0.04, 1, "−0.04"], [-0.0004, 3, "−0.0004"], [37.46, 1, "+37.5"], [-7.5, 1, "−7.5"], [-0.00000001, 1, "−0.00000001"]]) {
     assert.equal(signedText(n, digits), text);

@@ -1,19 +1,12 @@
 // The labels of a preset: set, move, remove and split them, and see their history.
 
-import { presetPath } from './addresses.js'
+import { mayLose, presetPath } from './addresses.js'
 import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
+import { percents, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { versionChoices } from './target.js'
-import { conflict, failed } from './conflict.js'
-import { openDialog } from './dialogs.js'
-import { mayLose } from './navigation.js'
-import { presetFrame } from './preset.js'
-import { askFirst } from './preset_changes.js'
-import { changeReason, labelProtection, labelReason } from './rights.js'
-import { attempt, keepFocus, pagedList } from './states.js'
-import { say } from './status.js'
-import { percents, targetText } from './texts.js'
+import { askFirst, changeReason, labelProtection, labelReason, presetFrame, versionChoices } from './preset.js'
+import { attempt, conflict, failed, keepFocus, openDialog, pagedList, say } from './states.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
@@ -46,11 +39,11 @@ function labelsBody(context, preset) {
 		/** @param {string} text @param {string} label @param {() => unknown} run */
 		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
-			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
+			? h('p.empty', 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
-				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', [number(targetText(target)), h('span', { class: 'below' }, labelProtection(preset.data, label))]],
-				['Actions', h('span', { class: 'actions' },
+				['Label', h('span.slug', user(label))],
+				['Stands for', [number(targetText(target)), h('span.below', labelProtection(preset.data, label))]],
+				['Actions', h('span.actions',
 					action('Move', label, () => {
 					if (mayLose(isDirty)) {
 						edit(label, target)
@@ -68,7 +61,7 @@ function labelsBody(context, preset) {
 	const name = textInput({ maxlength: 64 })
 	const chosen = () => name.value.trim()
 	const parts = h('div'), place = h('div')
-	const total = h('p', { class: 'number', role: 'status' })
+	const total = h('p.number', { role: 'status' })
 	const set = submit('Set label', { disabled: isClosed() })
 	/** @type {ShareFields[]} */
 	let shares = []
@@ -77,7 +70,7 @@ function labelsBody(context, preset) {
 		const [select] = versionChoices(context, [version])
 		const input = h('input', { type: 'number', min: 0, max: 100, step: 'any', value: percent, oninput: showTotal })
 		const n = shares.length + 1
-		const share = { version: select, percent: input, element: h('div', { class: 'share' },
+		const share = { version: select, percent: input, element: h('div.share',
 			field(`Version${n > 1 ? ` ${n}` : ''}`, select), field(`Percent${n > 1 ? ` ${n}` : ''}`, input),
 			button('Take out', () => {
 				shares = shares.filter((other) => other !== share)
@@ -137,10 +130,10 @@ function labelsBody(context, preset) {
 	edit('', { version: preset.data.designated_version.version })
 	showList()
 	return {
-		element: h('div', { class: 'columns' },
-			h('section', null, h('h2', null, 'Labels'), list),
+		element: h('div.columns',
+			h('section', h('h2', 'Labels'), list),
 			form({ class: 'panel' }, run,
-			h('h2', null, 'Set a label'),
+			h('h2', 'Set a label'),
 			field('Label', name, 'A new one, or one to move.'),
 			parts, total,
 			button('Split between versions', () => {
@@ -153,7 +146,7 @@ function labelsBody(context, preset) {
 				shares.at(-1)?.version.focus()
 			}, { class: 'small', disabled: isClosed() }),
 			place,
-			h('p', { class: 'actions end' }, set))),
+			h('p.actions.end', set))),
 		update: (next) => {
 			if (targetText(next.data.labels[chosen()]) === targetText(seen.data.labels[chosen()])) {
 				seen = next // nobody has changed the form's label
@@ -184,7 +177,7 @@ async function putBack(at, label, target, tag, before) {
 function remove(context, preset, label, target) {
 	const { at } = context
 	askFirst(context, preset, 'Remove', `Remove the label ${label}?`, [
-		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
+		h('p', 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
 	], async (seen) => {
 		await api.change('DELETE', labelPath(at, label), undefined, seen.tag)
 		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, seen.data.labels[label], api.absent) })
