@@ -197,3 +197,5 @@ type UsageScope = {
 	/** Returns the names of keys by their ids, if a report can be by key. */
 	keyNames?: () => Promise<Map<string, string>>,
 }
+/** Cell is what a row of a table has in a column. */
+type Cell = [column: string, content: Child | Child[]]

@@ -1,7 +1,7 @@
 // The workbench, with the fields and the editors of a version.
 
 import { dropEdits, go, presetPath, replace, setGuard, settingsOf, toPreset } from './addresses.js'
-import { button, choice, code, field, fill, h, setWrong, shortcut, textInput, user, visible, warning } from './elements.js'
+import { button, choice, code, field, fill, h, setWrong, shortcut, small, textInput, user, visible, warning } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { check, compact, find, format, keepLineBreaks, lineOf, parse, parseAs, placeOf, raw, readTemplate, requestOf, routes, valueAt, variableNames, variablesOf, withValue } from './dialects.js'
@@ -68,7 +68,7 @@ function settingsFields(dialect, text, write, openJSON) {
 		kinds.value === 'json_schema' && openSchema(before ? raw(before) : '')
 		read()
 	} })
-	const schema = button('Schema', () => openSchema(), { class: 'small', 'data-key': 'schema' })
+	const schema = small('Schema', () => openSchema(), { 'data-key': 'schema' })
 	const formatField = field('Response format', kinds)
 	formatField.append(schema)
 	/** Shows the schema, to edit it. A format of before comes back with Cancel. @param {string} [before] */
@@ -102,7 +102,7 @@ function settingsFields(dialect, text, write, openJSON) {
 		schema.hidden = kinds.value !== 'json_schema'
 		const items = toolItems()
 		fill(toolsButton, items.length === 0 ? 'No tools' : items.length === 1 ? '1 tool' : `${items.length} tools`)
-		fill(tools, items.map((tool, i) => toolCard(tool, () => editTool(i))), button('Add a tool', () => editTool(-1), { class: 'small', 'data-key': 'add-tool' }))
+		fill(tools, items.map((tool, i) => toolCard(tool, () => editTool(i))), small('Add a tool', () => editTool(-1), { 'data-key': 'add-tool' }))
 		const shown = new Set(['model', 'temperature', 'tools', ...['tokens', 'effort', 'format'].map((name) => at(name)[0])])
 		const rest = parse(text()).members.filter(({ name }) => !shown.has(name))
 		fill(others, rest.map(({ name, value }) => h('button.chip', { type: 'button', title: 'Edit as JSON', onclick: () => openJSON(name) }, h('span.muted', user(name)), ' ', code(shortOf(value)))))
@@ -396,7 +396,7 @@ function searchBar(area, mirror, reveal) {
 		event.preventDefault()
 		event.stopPropagation()
 	})
-	const element = h('div.search-bar', { hidden: true }, input, count, button('Previous', () => step(-1), { class: 'small' }), button('Next', () => step(1), { class: 'small' }), button('Close', close, { class: 'small quiet' }))
+	const element = h('div.search-bar', { hidden: true }, input, count, small('Previous', () => step(-1)), small('Next', () => step(1)), button('Close', close, { class: 'small quiet' }))
 	return {
 		element,
 		open: () => {
@@ -582,7 +582,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	})
 
 	// The settings as fields, or as JSON.
-	const asFields = button('Fields', () => showAs(false), { class: 'small', 'aria-pressed': 'true' }), asJSON = button('JSON', () => showAs(true), { class: 'small', 'aria-pressed': 'false' })
+	const asFields = small('Fields', () => showAs(false), { 'aria-pressed': 'true' }), asJSON = small('JSON', () => showAs(true), { 'aria-pressed': 'false' })
 	const showAs = (/** @type {boolean} */ isJSON) => {
 		const isBroken = parseAs(settings.area.value).problem !== ''
 		isJSON ||= isBroken
@@ -704,7 +704,7 @@ function workbench(context, preset, base, ref, actions, select) {
 			}
 			message.value = reason.value
 			const earlier = liveVersion(), answer = await send(side, true), version = await saved(answer)
-			say(`v${version} is saved and live.${ignoredBy(answer)}`, earlier ? { name: 'Undo', run: () => designate(at, earlier, answer.tag).catch(failed) } : undefined)
+			say(`v${version} is saved and live.${ignoredBy(answer)}`, earlier ? () => designate(at, earlier, answer.tag).catch(failed) : undefined)
 		}, {
 			isWide: true, isDisposable: true,
 			onClose: () => closing.abort(),
@@ -746,10 +746,10 @@ function workbench(context, preset, base, ref, actions, select) {
 	preset && right.inputs.append(savedInputs(context, () => /** @type {PresetAnswer} */ (preset), left, right))
 	let dropTrial = () => {}
 	const isPlain = () => sessionStorage.getItem(storedPlain) !== null
-	const colours = button('Colours', () => {
+	const colours = small('Colours', () => {
 		isPlain() ? sessionStorage.removeItem(storedPlain) : sessionStorage.setItem(storedPlain, '1')
 		showColours()
-	}, { class: 'small' })
+	})
 	const showColours = () => {
 		colours.setAttribute('aria-pressed', String(!isPlain()))
 		;[prompt, settings, messages].forEach((editor) => editor.setColoured(!isPlain()))
@@ -770,7 +770,7 @@ function workbench(context, preset, base, ref, actions, select) {
 			notice,
 			h('div.strip',
 				h('span.inline-field', field('Version or label', chosen)), preset ? h('span.muted.small.made-as', `made as ${base.dialect}`) : h('span.inline-field', field('Made as', dialects)),
-				h('label.check', isTemplate, 'Template'), h('span.gap'), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours,
+				h('label.check', isTemplate, 'Template'), h('span.gap'), small('Find', prompt.find, { title: 'Ctrl+F' }), colours,
 				h('span.group', { role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
 			fields.element, settingsField, completions, warned, place, unseen,
 			prompt.search, promptField, h('div.strip', messagesBox, names), h('div.message-line', mayTry && field('Message', message), why)),
@@ -807,10 +807,10 @@ function workbench(context, preset, base, ref, actions, select) {
 				return
 			}
 			fill(notice, h('div.note', h('p', 'Someone else changed the preset since you began. Your edits are untouched.'), changesOf(preset.data, next.data),
-				h('p.actions', button('Look again', () => {
+				h('p.actions', small('Look again', () => {
 					preset = next
 					fill(notice)
-				}, { class: 'small' }))))
+				}))))
 		},
 	}
 }

@@ -170,6 +170,12 @@ export function button(name, run, properties = {}) {
 	return h('button', { type: 'button', onclick: run, ...properties }, name)
 }
 
+/** A button beside others, or in a row. @param {Child | Child[]} name @param {(event: MouseEvent) => unknown} run @param {Properties} [properties] */
+export const small = (name, run, properties) => button(name, run, { class: 'small', ...properties })
+
+/** A small button of a row, with the row's name for who does not see it. @param {string} text @param {string} name @param {() => unknown} run @param {Properties} [properties] */
+export const rowAction = (text, name, run, properties) => small(text, run, { 'data-key': `${text} ${name}`, 'aria-label': `${text} ${name}`, ...properties })
+
 /** @param {Child | Child[]} name @param {Properties} [properties] */
 export function submit(name, properties = {}) {
 	return h('button.primary', { type: 'submit', ...properties }, name)
@@ -289,22 +295,15 @@ export function choice(options, value, properties = {}) {
 }
 
 /**
- * Makes a table. It has explicit roles. Narrow screens show rows as blocks, and
- * browsers then drop the implicit roles.
- * @param {string} name @param {(Child | HTMLTableCellElement)[]} head @param {HTMLTableRowElement[]} rows
- * @param {string} [style]
+ * Makes a table of rows, whose cells each have the name of their column, also for narrow screens. It has explicit
+ * roles: narrow screens show rows as blocks, and browsers then drop the implicit roles.
+ * @param {string} name @param {Cell[][]} rows @param {string} [style] @param {Child} [first] what the first column is called, if not as its cells say
  */
-export function table(name, head, rows, style = '') {
-	const cells = head.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h('th', { scope: 'col', role: 'columnheader' }, cell)))
+export function table(name, rows, style = '', first) {
 	return h('table', { 'aria-label': name, role: 'table', class: style },
-		h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, cells)),
-		h('tbody', { role: 'rowgroup' }, rows))
-}
-
-/** Makes a row of table. Each cell has its column's name for narrow screens. @param {[string, Child | Child[]][]} cells */
-export function row(cells) {
-	return h('tr', { role: 'row' }, cells.map(([name, child], i) =>
-		h(i === 0 ? 'th' : 'td', { role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 && 'row', 'data-column': name }, child)))
+		h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, (rows[0] ?? []).map(([column], i) => h('th', { scope: 'col', role: 'columnheader' }, i === 0 && first ? first : user(column))))),
+		h('tbody', { role: 'rowgroup' }, rows.map((cells) => h('tr', { role: 'row' }, cells.map(([column, child], i) =>
+			h(i === 0 ? 'th' : 'td', { role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 && 'row', 'data-column': column }, child))))))
 }
 
 const units = /** @type {const} */ ([['year', 31536000], ['month', 2592000], ['week', 604800], ['day', 86400], ['hour', 3600], ['minute', 60]])

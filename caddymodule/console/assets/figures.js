@@ -42,7 +42,7 @@ export const keyName = (key) => key.name || key.label
 const counts = new Intl.NumberFormat('en')
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 const large = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })
-const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
+const precise = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
 
 /** @param {number} n */
 export const countText = (n) => counts.format(n)
@@ -50,8 +50,8 @@ export const countText = (n) => counts.format(n)
 export const countOf = (n, word) => `${countText(n)} ${word}${n === 1 ? '' : 's'}`
 /** @param {number} n */
 export const shortText = (n) => short.format(n)
-/** @param {number} n */
-export const costText = (n) => `$${n >= 1 ? large.format(n) : small.format(n).replace(/\.\d$/, '$&0')}`
+/** @param {number} n @param {string} [symbol] */
+export const costText = (n, symbol = '$') => `${symbol}${n >= 1 ? large.format(n) : precise.format(n).replace(/\.\d$/, '$&0')}`
 /** @param {number} rate */
 export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)} %`
 /** @param {number} ms */

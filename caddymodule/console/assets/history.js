@@ -1,12 +1,12 @@
 // Who changed what, of a preset or of a whole workspace.
 
 import { presetPath, replace, search, toPreset, toPresets, toVersion, toWorkspaceHistory, workspacePath } from './addresses.js'
-import { button, choice, code, fill, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
+import { button, choice, code, fill, h, labelTag, small, table, textOrNone, user, when } from './elements.js'
 import { targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { presetFrame } from './preset.js'
-import { attempt, copy, download, load, pagedList, say } from './states.js'
+import { attempt, copy, csvOf, download, load, pagedList, say } from './states.js'
 
 const limit = 50
 const most = 2000 // changes that filters and the export look at
@@ -85,21 +85,21 @@ function records(context, path, address) {
 	if (!session.mayChange()) {
 		return h('p.note', 'This is an inference key. The history needs a management key.')
 	}
-	/** @param {Change} change @returns {HTMLTableRowElement} */
+	/** @param {Change} change @returns {Cell[]} */
 	const draw = (change) => {
 		const at = { workspace, slug: change.slug || slug }
 		const version = (/** @type {number | null | undefined} */ n) => n && (/^(preset|label)\./.test(change.operation) ? h('a.number', { href: toVersion(at, n) }, `v${n}`) : `v${n}`)
 		const isOfPreset = /^(preset|label)\./.test(change.operation)
-		return row([
+		return [
 			['What', h('span', sentence(change, version), details(change).map((detail) => h('span.below', detail)))],
-			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', isOfPreset ? h('a.slug', { href: toPreset(at), 'data-row': true }, user(at.slug)) : textOrNone()])]),
+			...(slug ? [] : [/** @type {Cell} */ (['Preset', isOfPreset ? h('a.slug', { href: toPreset(at), 'data-row': true }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', h('span', user(change.user_id), h('span.below', { title: change.key_id }, user(change.key_name || change.key_id || 'the server')))],
-			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
-		])
+			['Request', change.request_id && small('Copy id', () => copy(change.request_id), { title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
+		]
 	}
 	const drawAll = (/** @type {Change[]} */ all) => (all.length === 0 ? h('p.empty', 'Nothing has changed.')
-		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Request'], all.map(draw), 'changes'))
+		: table('History', all.map(draw), 'changes'))
 
 	/** Reads the newest changes. @returns {Promise<Change[]>} */
 	const readAll = () => api.readAll((offset) => path({ offset, limit: 100 }), most, context.signal)
@@ -142,12 +142,8 @@ function records(context, path, address) {
 	const failed = h('div')
 	const save = button('Download CSV', () => attempt(failed, save, async () => {
 		const columns = /** @type {const} */ (['number', 'time', 'operation', 'user_id', 'key_id', 'key_name', 'slug', 'version_before', 'version', 'draft', 'label', 'split', 'status', 'protection', 'managed_by', 'override', 'name', 'changes', 'message', 'request_id'])
-		const cell = (/** @type {unknown} */ of) => {
-			const text = of === null || of === undefined ? '' : typeof of === 'object' ? JSON.stringify(of) : String(of)
-			return `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"` // a formula is text
-		}
 		const all = (await readAll()).filter(isChosen)
-		download(`history-${slug || workspace}.csv`, [columns.join(), ...all.map((change) => columns.map((name) => cell(change[name])).join())].join('\r\n') + '\r\n', 'text/csv')
+		download(`history-${slug || workspace}.csv`, csvOf(columns, all.map((change) => columns.map((name) => change[name]))), 'text/csv')
 		say(`${all.length} changes are downloaded${all.length === most ? ', the newest' : ''}.`)
 	}), { 'data-key': 'csv' })
 	show()

@@ -1,7 +1,7 @@
 // The inference keys of a workspace, and its budgets.
 
 import { hasKeys, search, toWorkspaceUsage, workspacePath } from './addresses.js'
-import { button, choice, field, h, number, numberInput, numberOf, row, showIssues, table, textInput, user, when } from './elements.js'
+import { button, choice, field, h, number, numberInput, numberOf, showIssues, small, table, textInput, user, when } from './elements.js'
 import { costText, countText, keyName, percentText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -90,7 +90,7 @@ function budgetList(context) {
 		notice(JSON.parse(text).limit_notice),
 		!session.mayChangeBudgets() && h('p.note', 'This key manages one workspace alone, so it acts within its budgets and cannot change them.'),
 		h('p.intro', 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it resets, at midnight in UTC.'),
-		table('Budgets', ['Budget', 'Spent', 'Resets', session.mayChangeBudgets() && 'Actions'].filter(Boolean), Object.keys(intervals).map((interval) =>
+		table('Budgets', Object.keys(intervals).map((interval) =>
 			budgetRow(context, interval, data.find((/** @type {Budget} */ { reset_interval: of }) => (of ?? 'lifetime') === interval))), 'budgets'),
 	]).element
 }
@@ -99,18 +99,18 @@ function budgetList(context) {
 function budgetRow(context, interval, budget) {
 	const { name } = intervals[interval]
 	/** @param {string} text @param {(context: Context, interval: string, budget: Budget | undefined) => unknown} run */
-	const action = (text, run) => button(text, () => run(context, interval, budget), { class: 'small', 'data-key': `${text} ${interval}`, 'aria-label': `${text} ${name.toLowerCase()}` })
-	/** @type {[string, Child | Child[]][]} */
+	const action = (text, run) => small(text, () => run(context, interval, budget), { 'data-key': `${text} ${interval}`, 'aria-label': `${text} ${name.toLowerCase()}` })
+	/** @type {Cell[]} */
 	const cells = [
 		['Budget', h('strong', name)],
 		['Spent', budget ? spending(name, budget.spend_usd, budget.limit_usd, interval) : h('span.muted', 'no budget')],
 		['Resets', budget ? resets(interval) : null],
 		['Actions', h('span.actions', budget ? [action('Change', setBudget), action('Remove', removeBudget)] : action('Set', setBudget))],
 	]
-	return row(session.mayChangeBudgets() ? cells : cells.slice(0, -1))
+	return session.mayChangeBudgets() ? cells : cells.slice(0, -1)
 }
 
-/** @param {Context} context @param {string} interval @param {number} usd */
+/** @param {Context} context @param {string} interval @param {ReturnType<typeof numberOf>} usd */
 const put = ({ workspace }, interval, usd) => api.change('PUT', workspacePath(workspace, `budgets/${interval}`), { limit_usd: usd })
 
 /** @param {Context} context @param {string} interval @param {Budget | undefined} before */
@@ -119,8 +119,8 @@ function setBudget(context, interval, before) {
 	ask(context, 'Set budget', `${intervals[interval].name} budget`, [
 		field('US dollars', limit, 'More than the budgets of shorter times, and less than those of longer ones.'),
 	], async () => {
-		await api.change('PUT', workspacePath(context.workspace, `budgets/${interval}`), { limit_usd: numberOf(limit) })
-		say('The budget is set, from the next request on.', { name: 'Undo', run: () => (before ? put(context, interval, before.limit_usd) : drop(context, interval)).then(() => say('The budget is as before.'), failed) })
+		await put(context, interval, numberOf(limit))
+		say('The budget is set, from the next request on.', () => putBack(context, interval, before))
 	}, { confirm: 'Save', explain: ({ issues }) => showIssues({ limit_usd: limit }, issues) })
 }
 
@@ -128,14 +128,10 @@ function setBudget(context, interval, before) {
 const drop = ({ workspace }, interval) => api.change('DELETE', workspacePath(workspace, `budgets/${interval}`), undefined)
 
 /** @param {Context} context @param {string} interval @param {Budget | undefined} before */
-async function removeBudget(context, interval, before) {
-	try {
-		await drop(context, interval)
-		say('The budget is removed.', before && { name: 'Undo', run: () => put(context, interval, before.limit_usd).then(() => say('The budget is as before.'), failed) })
-	} catch (thrown) {
-		failed(thrown)
-	}
-}
+const putBack = (context, interval, before) => (before ? put(context, interval, before.limit_usd) : drop(context, interval)).then(() => say('The budget is as before.'), failed)
+
+/** @param {Context} context @param {string} interval @param {Budget | undefined} before */
+const removeBudget = (context, interval, before) => drop(context, interval).then(() => say('The budget is removed.', before && (() => putBack(context, interval, before))), failed)
 
 // The form of a key: what it is called, what it may spend, and what it reaches.
 
@@ -227,7 +223,7 @@ function changeKey(context, key) {
 		const patch = (from) => Object.fromEntries(Object.entries(from).filter(([name]) => changed.includes(name)))
 		if (changed.length > 0) {
 			const { data } = await api.change('PATCH', pathOf(key), patch(values()))
-			say(`${keyName(data)} is changed, from the next request on.`, { name: 'Undo', run: () => api.change('PATCH', pathOf(data), patch(before)).then(() => say(`${keyName(key)} is as before.`), failed) })
+			say(`${keyName(data)} is changed, from the next request on.`, () => api.change('PATCH', pathOf(data), patch(before)).then(() => say(`${keyName(key)} is as before.`), failed))
 		}
 	}, { confirm: 'Save', explain: ({ issues }) => showIssues(controls, issues) })
 }
@@ -236,7 +232,7 @@ function changeKey(context, key) {
 async function setDisabled(context, key) {
 	try {
 		const { data } = await api.change('PATCH', pathOf(key), { disabled: !key.disabled })
-		say(key.disabled ? `${keyName(key)} is enabled.` : `${keyName(key)} is disabled. Its requests get 401.`, { name: 'Undo', run: () => setDisabled(context, data) })
+		say(key.disabled ? `${keyName(key)} is enabled.` : `${keyName(key)} is disabled. Its requests get 401.`, () => setDisabled(context, data))
 	} catch (thrown) {
 		failed(thrown)
 	}
@@ -313,7 +309,7 @@ function keyList(context) {
 	const path = (/** @type {number} */ offset) => '/keys' + search({ workspace_id: context.workspace, include_disabled: 'true', offset, limit })
 	return pagedList(context, limit, path, ({ data, total }) => (total === 0
 		? h('div.empty', h('h2', 'No keys yet'), h('p', 'Give each developer, agent and service a key of its own. Then each has its own limit and its own usage, and can be stopped alone.'))
-		: h('div', h('p.hint.number', data.length < total ? `${total} keys` : summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
+		: h('div', h('p.hint.number', data.length < total ? `${total} keys` : summary(data)), table('Keys', data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
 }
 
 /** Counts the keys, and those that someone may want to look at. @param {Key[]} keys */
@@ -324,12 +320,12 @@ function summary(keys) {
 		.filter(([n]) => n).map((part) => part.join(' ')).join(' · ')
 }
 
-/** @param {Context} context @param {Key} key */
+/** @param {Context} context @param {Key} key @returns {Cell[]} */
 function keyRow(context, key) {
 	const name = keyName(key)
 	/** @param {string} text @param {(context: Context, key: Key) => unknown} run */
-	const action = (text, run) => button(text, () => run(context, key), { class: 'small', 'data-key': `${text} ${key.id}`, 'aria-label': `${text} ${name}` })
-	return row([
+	const action = (text, run) => small(text, () => run(context, key), { 'data-key': `${text} ${key.id}`, 'aria-label': `${text} ${name}` })
+	return [
 		['Key', [
 			h('span.standing', h('button.quiet.name', { type: 'button', 'data-row': true, 'data-key': key.id, title: `Change ${name}`, onclick: () => changeKey(context, key) }, user(name)), stateOf(key)),
 			h('span.below', { title: key.label }, 'inference ', key.label !== name && h('code', key.label.replace('caddypresets_inf_', ''))),
@@ -340,7 +336,7 @@ function keyRow(context, key) {
 		['This month', [spentText(key.usage_monthly), key.usage_daily > 0 && h('span.below', ' today ', spentText(key.usage_daily))]],
 		['Last used', [timeOr(key.last_used_at, 'never'), h('span.below', ' ', key.expires_at ? [isExpired(key) ? 'expired ' : 'expires ', when(key.expires_at)] : 'never expires')]],
 		['Actions', h('span.actions', action(key.disabled ? 'Enable' : 'Disable', setDisabled), action('Rotate', rotateKey), action('Delete', removeKey))],
-	])
+	]
 }
 
 /** @param {string | null} time @param {string} word */

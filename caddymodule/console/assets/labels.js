@@ -1,7 +1,7 @@
 // The labels of a preset: set, move, remove and split them, and see their history.
 
 import { mayLose, presetPath } from './addresses.js'
-import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
+import { code, field, fill, form, h, number, setWrong, small, submit, table, textInput, user, when } from './elements.js'
 import { percents, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -37,10 +37,10 @@ function labelsBody(context, preset) {
 	const showList = () => keepFocus(list, () => {
 		const labels = Object.entries(preset.data.labels)
 		/** @param {string} text @param {string} label @param {() => unknown} run */
-		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
+		const action = (text, label, run) => small(text, run, { disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
 			? h('p.empty', 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
-			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
+			: table('Labels', labels.map(([label, target]) => [
 				['Label', h('span.slug', user(label))],
 				['Stands for', [number(targetText(target)), h('span.below', labelProtection(preset.data, label))]],
 				['Actions', h('span.actions',
@@ -51,9 +51,9 @@ function labelsBody(context, preset) {
 					}
 				}),
 					(target.protected || session.mayChangeProtected()) && action(target.protected ? 'Unprotect' : 'Protect', label, () => protect(label, target)),
-					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
+					small('History', () => history(context, label), { 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
-			]))))
+			])))
 	})
 	/** @param {string} label @param {Target} target */
 	const protect = (label, target) => putBack(at, label, { ...target, protected: !target.protected }, preset.tag, target)
@@ -72,10 +72,10 @@ function labelsBody(context, preset) {
 		const n = shares.length + 1
 		const share = { version: select, percent: input, element: h('div.share',
 			field(`Version${n > 1 ? ` ${n}` : ''}`, select), field(`Percent${n > 1 ? ` ${n}` : ''}`, input),
-			button('Take out', () => {
+			small('Take out', () => {
 				shares = shares.filter((other) => other !== share)
 				showShares()
-			}, { class: 'small', 'aria-label': `Take out version ${n}` })) }
+			}, { 'aria-label': `Take out version ${n}` })) }
 		shares.push(share)
 	}
 	const showShares = () => {
@@ -120,7 +120,7 @@ function labelsBody(context, preset) {
 		const before = seen.data.labels[label]
 		await attempt(place, set, async () => {
 			const { tag } = await api.change('PUT', labelPath(at, label), target, seen.tag)
-			say(`${label} is ${targetText(target)}.`, { name: 'Undo', run: () => putBack(at, label, before, tag) })
+			say(`${label} is ${targetText(target)}.`, () => putBack(at, label, before, tag))
 			edit('', preset.data.designated_version)
 		}, (failure) => conflict(failure, presetPath(at), seen, (now) => {
 			seen = preset = now
@@ -136,7 +136,7 @@ function labelsBody(context, preset) {
 			h('h2', 'Set a label'),
 			field('Label', name, 'A new one, or one to move.'),
 			parts, total,
-			button('Split between versions', () => {
+			small('Split between versions', () => {
 				const used = shares.map((share) => share.version.value)
 				addShare(Number([...shares[0].version.options].find(({ value }) => !used.includes(value))?.value ?? used[0]), 0)
 				if (shares.length === 2) {
@@ -144,7 +144,7 @@ function labelsBody(context, preset) {
 				}
 				showShares()
 				shares.at(-1)?.version.focus()
-			}, { class: 'small', disabled: isClosed() }),
+			}, { disabled: isClosed() }),
 			place,
 			h('p.actions.end', set))),
 		update: (next) => {
@@ -164,13 +164,9 @@ function labelsBody(context, preset) {
  * @param {string} tag of the label, or of its preset
  * @param {Target} [before] which Undo brings back
  */
-async function putBack(at, label, target, tag, before) {
-	try {
-		const now = await (target ? api.change('PUT', labelPath(at, label), { ...target, protected: target.protected ?? false }, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
-		say(`${label} is ${target ? targetText(target) : 'removed'}${before ? '' : ' again'}.`, before && { name: 'Undo', run: () => putBack(at, label, before, now.tag) })
-	} catch (thrown) {
-		failed(thrown)
-	}
+function putBack(at, label, target, tag, before) {
+	api.change(target ? 'PUT' : 'DELETE', labelPath(at, label), target && { ...target, protected: target.protected ?? false }, tag).then((now) =>
+		say(`${label} is ${target ? targetText(target) : 'removed'}${before ? '' : ' again'}.`, before && (() => putBack(at, label, before, now.tag))), failed)
 }
 
 /** @param {Context} context @param {PresetAnswer} preset @param {string} label @param {Target} target */
@@ -180,7 +176,7 @@ function remove(context, preset, label, target) {
 		h('p', 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
 	], async (seen) => {
 		await api.change('DELETE', labelPath(at, label), undefined, seen.tag)
-		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, seen.data.labels[label], api.absent) })
+		say(`${label} is removed.`, () => putBack(at, label, seen.data.labels[label], api.absent))
 	}, { isDanger: true })
 }
 
@@ -189,8 +185,8 @@ function history(context, label) {
 	const closing = new AbortController()
 	const limit = 20
 	const list = pagedList({ ...context, signal: closing.signal }, limit, (offset) => labelPath(context.at, label, { offset, limit }), ({ data }) =>
-		table('Changes', ['When', 'By', 'Before', 'After'], data.history.map((/** @type {LabelChange} */ change) => row([
+		table('Changes', data.history.map((/** @type {LabelChange} */ change) => [
 			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(targetText(change.from))], ['After', number(targetText(change.to))],
-		]))), ({ data }) => data.history_count)
+		])), ({ data }) => data.history_count)
 	openDialog('History', `History of ${label}`, [list], { style: 'wide', signal: context.signal, onClose: () => closing.abort() })
 }

@@ -1,7 +1,7 @@
 // What the views of a preset share: its frame, its changes, its versions as choices and their differences.
 
 import { go, presetPath, replace, search, toDefaultComparison, toPreset, toPresets, toVersion } from './addresses.js'
-import { button, choice, code, field, fill, h, labelTag, menu, numberInput, numberOf, row as tableRow, showIssues, table, textInput, user, visible, warning } from './elements.js'
+import { button, choice, code, field, fill, h, labelTag, menu, numberInput, numberOf, showIssues, small, table, textInput, user, visible, warning } from './elements.js'
 import { limitsText, presetLimits, tagsOf, targetText, versionName } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -38,15 +38,15 @@ function obstacles(at, preset, redraw) {
 		reason && h('p', reason),
 		!reason && owner && (changeReason(at, preset)
 			? h('p', 'This preset is managed by ', user(owner), ', and belongs there: the next ', h('code', 'apply'), ' may take back what is changed here. ',
-				button('Change anyway', () => {
+				small('Change anyway', () => {
 					session.override(at, owner)
 					redraw()
-				}, { class: 'small', 'data-key': 'override' }))
+				}, { 'data-key': 'override' }))
 			: h('p', 'Your changes override ', user(owner), ', which still manages this preset. ',
-				button('Stop', () => {
+				small('Stop', () => {
 					session.override(at, '')
 					redraw()
-				}, { class: 'small', 'data-key': 'override', 'aria-label': `Stop overriding ${owner}` }))),
+				}, { 'data-key': 'override', 'aria-label': `Stop overriding ${owner}` }))),
 		!reason && protection && h('p', protection),
 	].filter(Boolean)
 }
@@ -274,12 +274,12 @@ function valuesTable(name, before, after) {
 	}
 	/** @param {string} text @param {string} style */
 	const value = (text, style) => (text ? h('span', { class: style }, code(text)) : h('span.muted', 'absent'))
-	return table(`Differences of the ${name}`, ['Setting', 'Change', before.name, after.name], changed.map((setting) => tableRow([
+	return table(`Differences of the ${name}`, changed.map((setting) => [
 		['Setting', code(setting.path || 'all')],
 		['Change', setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'],
 		[before.name, value(setting.before, 'removed')],
 		[after.name, value(setting.after, 'added')],
-	])), 'settings-differences')
+	]), 'settings-differences')
 }
 
 /** @param {Side} before @param {Side} after @param {Element} place @param {AbortSignal} signal @param {boolean} isView */
@@ -343,10 +343,10 @@ async function promptTable(before, after, place, signal, isView) {
 			row.scrollIntoView({ block: 'center' })
 		}
 	}
-	const unified = button('Unified', () => {
+	const unified = small('Unified', () => {
 		isUnified = !isUnified
 		showUnified()
-	}, { class: 'small' })
+	})
 	const showUnified = () => {
 		unified.setAttribute('aria-pressed', String(isUnified))
 		region.classList.toggle('unified', isUnified)
@@ -354,7 +354,7 @@ async function promptTable(before, after, place, signal, isView) {
 	const more = h('p.actions')
 	fill(place,
 		h('div.summary.number.actions', h('span.good', `+ ${added} added`), ' ', h('span.bad', `− ${removed} removed lines`), h('span.gap'),
-			button('Previous change', () => step(-1), { class: 'small' }), button('Next change', () => step(1), { class: 'small' }), unified),
+			small('Previous change', () => step(-1)), small('Next change', () => step(1)), unified),
 		notes.map((note) => h('p.note', note)),
 		region,
 		more)
@@ -364,7 +364,7 @@ async function promptTable(before, after, place, signal, isView) {
 	const draw = async (row) => {
 		if (row.folded > 0) {
 			/** @type {HTMLTableRowElement} */
-			const element = h('tr.fold', h('td', { colspan: '4' }, button(`Show ${row.folded} equal lines`, () => unfold(row, element), { class: 'small' })))
+			const element = h('tr.fold', h('td', { colspan: '4' }, small(`Show ${row.folded} equal lines`, () => unfold(row, element))))
 			return element
 		}
 		const x = a[row.a], y = b[row.b]
@@ -605,18 +605,11 @@ export function putLive(context, preset, version) {
  */
 export async function designate(at, version, tag, before) {
 	const { tag: next } = await api.change('POST', presetPath(at, 'designate'), { version }, tag)
-	say(`v${version} is live${before ? '' : ' again'}.`, before ? { name: 'Undo', run: () => designate(at, before, next).catch(failed) } : undefined)
+	say(`v${version} is live${before ? '' : ' again'}.`, before ? () => designate(at, before, next).catch(failed) : undefined)
 }
 
 /** Brings an archived preset back. Its tag is unknown, because it cannot be read. @param {At} at */
-export async function restore(at) {
-	try {
-		await api.change('POST', presetPath(at, 'restore'), undefined)
-		say(`${at.slug} is restored.`)
-	} catch (thrown) {
-		failed(thrown)
-	}
-}
+export const restore = (at) => api.change('POST', presetPath(at, 'restore'), undefined).then(() => say(`${at.slug} is restored.`), failed)
 
 /**
  * Shows a dialog for a change of the preset as someone has seen it: at first, or looking again.
@@ -634,7 +627,7 @@ function archive(context, preset) {
 	const text = 'Requests that name this preset get 404 from then on. Its versions and labels are kept, and Restore brings it back.'
 	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (seen) => {
 		await api.change('DELETE', presetPath(at), undefined, seen.tag)
-		say(`${at.slug} is archived.`, { name: 'Undo', run: () => restore(at) })
+		say(`${at.slug} is archived.`, () => restore(at))
 		go(toPresets(at.workspace))
 	}, { isDanger: true })
 }
@@ -644,7 +637,7 @@ function disable(context, preset) {
 	const { at } = context
 	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (seen) => {
 		const now = await api.change('PATCH', presetPath(at), { status: 'disabled' }, seen.tag)
-		say(`${at.slug} is disabled.`, { name: 'Undo', run: () => enable(at, now.tag) })
+		say(`${at.slug} is disabled.`, () => enable(at, now.tag))
 	}, { isDanger: true })
 }
 
@@ -653,15 +646,9 @@ function enable(at, tag) {
 	return api.change('PATCH', presetPath(at), { status: 'active' }, tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
 }
 
-/** Sets or clears the protection. @param {At} at @param {boolean} isProtected @param {string} tag */
-async function protect(at, isProtected, tag) {
-	try {
-		const now = await api.change('PATCH', presetPath(at), { protected: isProtected }, tag)
-		say(`${at.slug} is ${isProtected ? '' : 'no longer '}protected.`, { name: 'Undo', run: () => protect(at, !isProtected, now.tag) })
-	} catch (thrown) {
-		failed(thrown)
-	}
-}
+/** Sets or clears the protection. @param {At} at @param {boolean} isProtected @param {string} tag @returns {Promise<void>} */
+const protect = (at, isProtected, tag) => api.change('PATCH', presetPath(at), { protected: isProtected }, tag).then((now) =>
+	say(`${at.slug} is ${isProtected ? '' : 'no longer '}protected.`, () => protect(at, !isProtected, now.tag)), failed)
 
 /** @param {Context} context @param {PresetAnswer} preset */
 function describe(context, preset) {
@@ -718,7 +705,7 @@ function limits(context, preset) {
 	], async () => {
 		const given = Object.entries(controls).filter(([, { value }]) => value.trim()).map(([name, input]) => [name, numberOf(input)]), seen = preset
 		const now = await save(given.length > 0 ? Object.fromEntries(given) : null, seen.tag)
-		say(given.length > 0 ? 'The limits are saved.' : 'The limits are removed.', { name: 'Undo', run: () => save(seen.data.limits, now.tag).then(() => say('The limits are as before.'), failed) })
+		say(given.length > 0 ? 'The limits are saved.' : 'The limits are removed.', () => save(seen.data.limits, now.tag).then(() => say('The limits are as before.'), failed))
 	}, { confirm: 'Save', explain: (failure) => showIssues(controls, failure.issues) ?? conflict(failure, presetPath(at), preset, (now) => (preset = now)) })
 }
 
@@ -743,7 +730,7 @@ function policy(context, preset) {
 			throw api.newFailure(`line ${lineOf(value, offset)}: ${problem}`, { status: 400 })
 		}
 		const now = await save(value, seen.tag)
-		say(`The policy is ${value ? 'saved' : 'removed'}.`, { name: 'Undo', run: () => save(policyOf(seen), now.tag).then(() => say('The policy is as before.'), failed) })
+		say(`The policy is ${value ? 'saved' : 'removed'}.`, () => save(policyOf(seen), now.tag).then(() => say('The policy is as before.'), failed))
 	}, { confirm: 'Save', isWide: true })
 }
 

@@ -1,7 +1,7 @@
 // The list of a workspace's presets: what serves, how it is used, and what stands out.
 
 import { api as apiPath, go, presetPath, replace, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
-import { button, choice, field, fill, form, h, menu, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
+import { button, choice, field, fill, form, h, menu, number, setWrong, small, submit, svg, table, textInput, user, when } from './elements.js'
 import { costText, countText, errorRate, limitsText, percentText, tagsOf, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -81,10 +81,10 @@ export function presetsView(context) {
 		update({ sort: sort.value, order: '' })
 		showOrder()
 	} })
-	const direction = button('', () => {
+	const direction = small('', () => {
 		update({ order: order() === 'asc' ? 'desc' : 'asc' })
 		showOrder()
-	}, { class: 'small', 'data-key': 'order' })
+	}, { 'data-key': 'order' })
 	const showOrder = () => {
 		direction.textContent = order() === 'asc' ? '▴' : '▾'
 		direction.setAttribute('aria-label', order() === 'asc' ? 'Ascending' : 'Descending')
@@ -114,9 +114,9 @@ export function presetsView(context) {
 	const showChosen = () => {
 		const all = [...chosen.values()], isArchived = all.every((preset) => preset.status === 'archived')
 		fill(bar, all.length > 0 && h('div.actions', h('strong', `${all.length} chosen`),
-			button('Tag', () => tagAll(context, all, done), { class: 'small' }),
-			isArchived ? button('Restore', () => changeAll(all, 'restored', (preset) => api.change('POST', presetPath(atOf(context, preset), 'restore'), undefined)).then(done), { class: 'small' })
-				: button('Archive', () => archiveAll(context, all, done), { class: 'small' }),
+			small('Tag', () => tagAll(context, all, done)),
+			isArchived ? small('Restore', () => changeAll(all, 'restored', (preset) => api.change('POST', presetPath(atOf(context, preset), 'restore'), undefined)).then(done))
+				: small('Archive', () => archiveAll(context, all, done)),
 			button('Choose none', done, { class: 'small quiet' })))
 	}
 	const done = () => {
@@ -125,7 +125,7 @@ export function presetsView(context) {
 		list.redraw()
 	}
 
-	/** @param {Preset} preset */
+	/** @param {Preset} preset @returns {Cell[]} */
 	const presetRow = (preset) => {
 		const at = atOf(context, preset), total = usage.get(preset.slug)?.total, { model } = preset
 		const box = h('input', { type: 'checkbox', 'aria-label': `Choose ${preset.slug}`, 'data-key': `choose ${preset.slug}`, onchange: () => {
@@ -138,22 +138,22 @@ export function presetsView(context) {
 			preset.policy && h('span.state', 'policy'), preset.limits && h('span.state', { title: limitsText(preset) }, 'limits'),
 			preset.managed_by && h('button.chip', { type: 'button', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
 			...(preset.tags ?? []).map((tag) => h('button.chip.tag', { type: 'button', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
-			preset.status === 'archived' && mayChange && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` }),
+			preset.status === 'archived' && mayChange && small('Restore', () => restore(at), { 'data-key': `restore ${preset.slug}` }),
 		].filter(Boolean)
-		return row([
+		return [
 			['Preset', h('div.who', mayChange && box, h('div',
 				h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true }, preset.name !== preset.slug && h('span.name', user(preset.name)), h('span', { class: preset.name === preset.slug ? 'slug name' : 'slug muted' }, user(preset.slug))),
 				marks.length > 0 && h('span.labels', marks)))],
 			['Live', [h('span', { class: preset.status === 'active' ? 'live number' : 'number muted' }, preset.status === 'active' && '● ', `v${preset.designated_version_number}`),
 				model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span.warn', { title: `The gateway’s list has no ${model}` }, ' not listed'), model && h('span.below.mono', { title: model }, user(model))]],
 			['Labels', labelsOf(preset, filterBy)],
-			...(usage.size > 0 ? /** @type {[string, Child | Child[]][]} */ ([
+			...(usage.size > 0 ? /** @type {Cell[]} */ ([
 				['24 hours', total && h('a.figure-link', { href: toPreset(at, 'usage'), 'aria-label': `${countText(total.requests)} requests of ${preset.slug} in 24 hours` }, sparkline(usage.get(preset.slug)?.points ?? []), number(countText(total.requests)))],
 				['Errors', total && total.requests > 0 && number(h('span', { class: errorRate(total) > manyErrors ? 'bad' : 'muted' }, percentText(errorRate(total))))],
 				['Cost', total?.cost && number(costText(Number(total.cost)))],
 			]) : []),
 			['Changed', [when(preset.updated_at), h('span.below', ' by ', user(preset.updated_by))]],
-		])
+		]
 	}
 
 	const paging = h('div'), found = h('p.unseen', { role: 'status' })
@@ -180,9 +180,8 @@ export function presetsView(context) {
 			list.redraw()
 		} })
 		every.checked = presets.every(({ slug }) => chosen.has(slug))
-		const names = ['Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed']
 		return [
-			table('Presets', [h('th', { scope: 'col', role: 'columnheader' }, h('span.who', mayChange && every, 'Preset')), ...names], presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets'),
+			table('Presets', presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets', h('span.who', mayChange && every, 'Preset')),
 			mayChange && !session.inferenceKey() && h('p.hint', 'Models are compared with the gateway’s list once the workbench has an inference key.'),
 		]
 	}, { lines: 10 })
@@ -244,7 +243,7 @@ async function changeAll(all, what, run, undo) {
 			changed.push(preset)
 		}
 	} finally {
-		changed.length > 0 && say(`${changed.length === 1 ? `${changed[0].slug} is` : `${changed.length} presets are`} ${what}.`, undo && { name: 'Undo', run: () => undo(changed) })
+		changed.length > 0 && say(`${changed.length === 1 ? `${changed[0].slug} is` : `${changed.length} presets are`} ${what}.`, undo && (() => undo(changed)))
 	}
 }
 

@@ -1,6 +1,6 @@
 // The state of the server: its stores, their backups and nodes, the webhooks, and what is measured.
 
-import { h, number, row, table, user, when } from './elements.js'
+import { h, number, table, user, when } from './elements.js'
 import { countText } from './figures.js'
 import * as session from './session.js'
 import { live } from './states.js'
@@ -39,19 +39,19 @@ export function stateView(context) {
 		const all = [...problems, ...unsaved]
 		return [
 			h('div', { class: problems.length > 0 ? 'error' : all.length > 0 ? 'note' : 'note well' }, all.length > 0 ? h('ul', all.map((text) => h('li', user(text)))) : h('p', h('strong.good', 'All is well. '), 'Stores take changes, and nothing is lost.')),
-			table('Stores', ['Store', 'State', 'Last backup', 'Disk', 'Details'], state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => row([
+			table('Stores', state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => [
 				['Store', [h('span.mono', user(store)), current && state.stores.length > 1 && h('span.below', 'of this site')]],
 				['State', !available ? h('span.bad', 'not available') : damaged ? h('span.bad', 'damaged') : writable ? h('span.good', 'takes changes') : h('span.warn', 'read only')],
 				['Last backup', [timeOr(backup), !backup && h('span.below', ' since this process began')]],
 				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span.muted', '–')],
 				['Details', detailsOf(details)],
-			]))),
-			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, ['Node', 'Details'], (nodes ?? []).map(({ name, ...more }) => row([
+			])),
+			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, (nodes ?? []).map(({ name, ...more }) => [
 				['Node', user(name)], ['Details', detailsOf(more)],
-			])))),
-			state.webhooks.length === 0 ? h('p.hint', 'No webhook is set.') : table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
-				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
 			]))),
+			state.webhooks.length === 0 ? h('p.hint', 'No webhook is set.') : table('Webhooks', state.webhooks.map((hook) => [
+				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
+			])),
 			h('p.hint', `Usage is ${state.usage.measured ? '' : 'not '}measured. `, state.version === '(devel)' ? 'The server runs a build without a version.' : ['The server runs ', h('code', user(state.version)), '.']),
 		].filter(Boolean)
 	})

@@ -1,7 +1,7 @@
 // What a view shows besides its content: loading, errors, conflicts, dialogs, and what was done.
 
 import { setGuard } from './addresses.js'
-import { button, code, fill, form, h, submit, user, valuesOf } from './elements.js'
+import { button, code, fill, form, h, small, submit, user, valuesOf } from './elements.js'
 import { targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -10,8 +10,8 @@ import * as session from './session.js'
 
 let clearing = 0
 
-/** Shows a message in the status region. An empty one clears it. @param {string} text @param {{ name: string, run: () => unknown }} [action] */
-export function say(text, action) {
+/** Shows a message in the status region. An empty one clears it. @param {string} text @param {() => unknown} [undo] */
+export function say(text, undo) {
 	const place = document.getElementById('status')
 	const message = place?.querySelector('[role=status]')
 	if (!place || !message) {
@@ -27,14 +27,14 @@ export function say(text, action) {
 	}
 	clear()
 	fill(message, text)
-	if (action) {
-		place.append(h('span.action', button(action.name, () => {
+	if (undo) {
+		place.append(h('span.action', small('Undo', () => {
 			clear()
-			void action.run()
-		}, { class: 'small' })))
+			void undo()
+		})))
 	}
 	place.classList.toggle('shown', text !== '')
-	clearing = window.setTimeout(clear, action ? 30000 : 8000)
+	clearing = window.setTimeout(clear, undo ? 30000 : 8000)
 }
 
 /** Tells a screen reader what can be seen anyway. @param {string} text */
@@ -69,8 +69,12 @@ export function copy(text) {
 export function snippet(text, name) {
 	return h('div.code',
 		h('pre', { tabindex: '0', 'aria-label': name, role: 'region' }, h('code', text)),
-		button('Copy', () => copy(text), { class: 'small', 'aria-label': `Copy ${name}` }))
+		small('Copy', () => copy(text), { 'aria-label': `Copy ${name}` }))
 }
+
+/** Writes CSV, in which a formula is text. @param {readonly string[]} head @param {unknown[][]} rows */
+export const csvOf = (head, rows) => [head.join(), ...rows.map((cells) => cells.map((cell) =>
+	`"${(cell === null || cell === undefined ? '' : typeof cell === 'object' ? JSON.stringify(cell) : String(cell)).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`).join())].join('\r\n') + '\r\n'
 
 /** Saves a text as a file. @param {string} name @param {string} text @param {string} type */
 export function download(name, text, type) {
@@ -92,8 +96,8 @@ export function errorBox(thrown, again) {
 		issues.length > 0 && h('ul', issues.map((issue) => h('li', code(issue.path || 'body'), ': ', user(issue.message)))),
 		h('p.actions',
 			requestId && h('span.muted', 'Request id ', h('code', requestId)),
-			requestId && button('Copy request id', () => copy(requestId), { class: 'small' }),
-			again && button('Try again', again, { class: 'small' })))
+			requestId && small('Copy request id', () => copy(requestId)),
+			again && small('Try again', again)))
 }
 
 /**
@@ -290,8 +294,8 @@ export function pages(offset, limit, total, go) {
 	const last = Math.min(offset + limit, total), isBeyond = offset >= total && total > 0
 	return h('nav.pages', { 'aria-label': 'Pages' },
 		h('span.muted.number', total === 0 ? 'none' : isBeyond ? `beyond the last of ${total}` : `${offset + 1}–${last} of ${total}`),
-		button('Previous', () => go(isBeyond ? lastPage(total, limit) : Math.max(0, offset - limit)), { disabled: offset === 0, class: 'small', 'data-key': 'previous' }),
-		button('Next', () => go(offset + limit), { disabled: last >= total, class: 'small', 'data-key': 'next' }))
+		small('Previous', () => go(isBeyond ? lastPage(total, limit) : Math.max(0, offset - limit)), { disabled: offset === 0, 'data-key': 'previous' }),
+		small('Next', () => go(offset + limit), { disabled: last >= total, 'data-key': 'next' }))
 }
 
 /**

@@ -1,13 +1,13 @@
 // Trying what stands on the left of the workbench, or versions, on one input or on all saved ones.
 
 import { hasKeys, presetPath, toKeys } from './addresses.js'
-import { button, choice, code, field, fill, form, h, setWrong, shortcut, submit, textInput, user, visible, warning } from './elements.js'
+import { button, choice, code, field, fill, form, h, setWrong, shortcut, small, submit, textInput, user, visible, warning } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { format, lineOf, loggedOf, messagesOf, parseAs, raw, routes, turnsOf } from './dialects.js'
 import { models } from './models.js'
 import { changeReason, readTemplates, refName, standsFor, targetChoices, unsaved } from './preset.js'
-import { ask, attempt, download, errorBox, failed, openDialog, readUntilDone, say, tell } from './states.js'
+import { ask, attempt, csvOf, download, errorBox, failed, openDialog, readUntilDone, say, tell } from './states.js'
 
 // Trying what stands on the left of the workbench, or versions: what goes up to the gateway, and what
 // the gateway answers.
@@ -318,7 +318,7 @@ async function showAnswer(place, name, path, request, goOn) {
 	if (result.hasContent && !result.failure) {
 		const results = result.calls.map(() => h('textarea.mono', { rows: 2, dir: 'auto', placeholder: 'What the tool answers' }))
 		below.append(...result.calls.map((call, i) => h('div.result-card', field(`Result of ${call.name || 'the tool'}`, results[i]))),
-			h('p.actions', button('Continue', () => goOn(result, results.map(({ value }) => value)), { class: 'small', 'aria-label': `Continue from ${name}` }), result.requestId && request.at && thumbs(request.at, result)))
+			h('p.actions', small('Continue', () => goOn(result, results.map(({ value }) => value)), { 'aria-label': `Continue from ${name}` }), result.requestId && request.at && thumbs(request.at, result)))
 	}
 	return result
 }
@@ -326,7 +326,7 @@ async function showAnswer(place, name, path, request, goOn) {
 /** Buttons that rate an answer, which is the feedback of the API. @param {At} at @param {Result} result */
 function thumbs(at, { requestId }) {
 	const place = h('span.thumbs')
-	const rate = (/** @type {boolean} */ score) => button(score ? 'Good' : 'Bad', async () => {
+	const rate = (/** @type {boolean} */ score) => small(score ? 'Good' : 'Bad', async () => {
 		try {
 			const response = await api.ask('POST', presetPath(at, 'feedback'), { body: JSON.stringify({ request_id: requestId, score, name: 'thumbs' }) })
 			if (!response.ok) {
@@ -337,7 +337,7 @@ function thumbs(at, { requestId }) {
 		} catch (thrown) {
 			say(`Error: ${api.failureOf(thrown).message}`)
 		}
-	}, { class: 'small' })
+	})
 	fill(place, rate(true), rate(false))
 	return place
 }
@@ -356,8 +356,18 @@ function showBoxes(answer) {
 const variableKinds = ['text', 'empty text', 'image address', 'file address']
 const keyHours = 8
 
+/** Writes a variable as a request has it. @param {{ kind: string, text: string }} variable */
+const variableValue = ({ kind, text }) => (kind === 'image address' ? { type: 'input_image', image_url: text.trim() } : kind === 'file address' ? { type: 'input_file', file_url: text.trim() } : kind === 'empty text' ? '' : text)
+
 /** What a trial asks of every gateway: a stream, and what it used, which chat says only if asked. @param {string} dialect */
 const streaming = (dialect) => ({ stream: true, ...(dialect === 'chat' && { stream_options: { include_usage: true } }) })
+
+/** Where a request for a version goes, and its key. What is unsaved goes with it. @param {At} at @param {string} ref @param {Draft} draft @param {Dialect} dialect @param {string} key */
+const sendingTo = (at, ref, draft, dialect, key) => (ref === unsaved
+	? { path: presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), headers: /** @type {Record<string, string>} */ (key ? { 'X-Inference-Key': key } : {}) } : { path: `/${routes[dialect]}`, key })
+
+/** @param {Draft} draft @param {string} request */
+const tryBody = (draft, request) => `{"dialect":"${draft.dialect()}","version":${draft.body()},"request":${request}}`
 
 /** Offers an inference key to who may issue one. Others learn where the keys are. @param {Context} context @param {(key: string) => unknown} take */
 function keyOffer({ workspace }, take) {
@@ -365,12 +375,12 @@ function keyOffer({ workspace }, take) {
 		return hasKeys && session.mayChange() && h('a.small', { href: toKeys(workspace) }, 'Who may issue one')
 	}
 	const place = h('div')
-	const issue = button('Issue a short-lived key for this tab', () => attempt(place, issue, async () => {
+	const issue = small('Issue a short-lived key for this tab', () => attempt(place, issue, async () => {
 		const { text } = await api.change('POST', '/keys', { workspace_id: workspace, name: 'Console trial', expires_at: new Date(Date.now() + keyHours * 3600000).toISOString() })
 		session.setInferenceKey(JSON.parse(text).key)
 		say(`This tab has an inference key for ${keyHours} hours.`)
 		take(session.inferenceKey())
-	}), { class: 'small', 'data-key': 'issue' })
+	}), { 'data-key': 'issue' })
 	return h('div', issue, place)
 }
 
@@ -450,15 +460,15 @@ export function trial(context, preset, draft) {
 		fill(variableFields)
 		look()
 	}
-	const clear = button('Clear', () => {
+	const clear = small('Clear', () => {
 		const before = read()
 		show({})
 		store()
-		say('Cleared.', { name: 'Undo', run: () => {
+		say('Cleared.', () => {
 			show(before)
 			store()
-		} })
-	}, { class: 'small', 'data-key': 'clear' })
+		})
+	}, { 'data-key': 'clear' })
 	/** The unsaved left has one dialect. */
 	const showDialects = (chosen = dialects.value) => {
 		fill(dialects, Object.entries(routes).map(([value, text]) => h('option', { value }, text)))
@@ -488,9 +498,7 @@ export function trial(context, preset, draft) {
 		const { kind, text } = /** @type {Variable} */ (variables.get(name))
 		const isMissing = kind.value !== 'empty text' && text.value === ''
 		setWrong(text, isMissing ? 'this variable needs a value' : '')
-		return isMissing ? undefined : {
-			image: { type: 'input_image', image_url: text.value.trim() }, file: { type: 'input_file', file_url: text.value.trim() }, 'empty text': '',
-		}[kind.value.replace(' address', '')] ?? text.value
+		return isMissing ? undefined : variableValue({ kind: kind.value, text: text.value })
 	}
 
 	/** Writes the request. It is undefined if a field is wrong. @param {string} ref */
@@ -512,7 +520,7 @@ export function trial(context, preset, draft) {
 		members.push(...parsed.members.map((member) => `${member.key}:${raw(member.value)}`))
 		const request = `{${members.join(',')}}`
 		return parsed.problem || values.some(([, value]) => value === undefined) ? undefined
-			: ref === unsaved ? `{"dialect":"${dialect}","version":${draft.body()},"request":${request}}` : request
+			: ref === unsaved ? tryBody(draft, request) : request
 	}
 
 	const output = h('div.outputs', h('p.muted.hint', 'Run streams the answer of the gateway to what stands on the left, saved or not. Show what goes up sends nothing. A line of the log of content can be pasted.'))
@@ -601,9 +609,8 @@ export function trial(context, preset, draft) {
 			const section = h('section', { 'aria-label': `Answer of ${name}` }, h('h3', user(name), served, mark), place)
 			answers.push({ ref, of: stateOf(ref), section, mark })
 			output.append(section)
-			const of = { body: requests[i], signal: mine.signal, at }
-			const result = await (ref === unsaved ? showOne(place, name, presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), { ...of, headers: secret ? { 'X-Inference-Key': secret } : {} }, goOn)
-				: showOne(place, name, '/' + routes[/** @type {Dialect} */ (dialects.value)], { ...of, key: secret }, goOn))
+			const { path, ...request } = sendingTo(at, ref, draft, /** @type {Dialect} */ (dialects.value), secret)
+			const result = await showOne(place, name, path, { ...request, body: requests[i], signal: mine.signal, at }, goOn)
 			const version = /@(\d+)$/.exec(result?.served ?? '')?.[1]
 			served.textContent = version && name !== `v${version}` ? ` v${version}` : ''
 		}))
@@ -625,10 +632,10 @@ export function trial(context, preset, draft) {
 			output.className = 'outputs'
 			answers = []
 			fill(output, h('section', { 'aria-label': 'Answer of the log' }, h('h3', 'Answer of the log'), h('pre.answer', { tabindex: '0', dir: 'auto' }, visible(logged.answer))))
-			say('The request of the log is shown.', { name: 'Undo', run: () => {
+			say('The request of the log is shown.', () => {
 				show(before)
 				store()
-			} })
+			})
 		}
 	}
 	const keyField = field('Inference key', key, 'A key of the preset’s workspace. It is kept in this tab until Lock.')
@@ -647,7 +654,7 @@ export function trial(context, preset, draft) {
 		fieldset,
 		h('fieldset', h('legend.unseen', 'Messages'), list),
 		h('p.actions.run', send, stop, button('Show what goes up', () => runAll(showRequest), { class: 'small quiet' }), h('span.gap'),
-			button('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus(), { class: 'small' }), clear),
+			small('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus()), clear),
 		options,
 		h('section', { 'aria-label': 'Answers' }, h('h2.unseen', 'Answer'), output))
 	const look = readUntilDone(showVariables, context.signal) // running says what is wrong
@@ -740,12 +747,10 @@ function lastText(input) {
 /** @param {Trial} trial @param {Dialect} dialect */
 function inputOf({ turns, variables }, dialect) {
 	const messages = messagesOf(turns.filter(({ text, calls, role }) => text !== '' || calls || role === 'tool'), dialect)
-	/** @param {{ kind: string, text: string }} variable */
-	const valueOf = ({ kind, text }) => (kind === 'image address' ? { type: 'input_image', image_url: text.trim() } : kind === 'file address' ? { type: 'input_file', file_url: text.trim() } : kind === 'empty text' ? '' : text)
 	const values = Object.entries(variables).filter(([, { kind, text }]) => kind === 'empty text' || text !== '')
 	return {
 		dialect, [dialect === 'responses' ? 'input' : 'messages']: messages.length > 0 ? messages : null,
-		variables: values.length > 0 ? Object.fromEntries(values.map(([name, variable]) => [name, valueOf(variable)])) : null,
+		variables: values.length > 0 ? Object.fromEntries(values.map(([name, variable]) => [name, variableValue(variable)])) : null,
 	}
 }
 
@@ -773,10 +778,10 @@ export function savedInputs(context, preset, draft, typed) {
 		const input = inputs.find(({ id }) => id === chosen.value), before = typed.read()
 		if (input) {
 			typed.show({ ...asTrial(input), second: before.second, more: before.more })
-			before.turns.some(({ text }) => text !== '') && say(`The input ${input.name} is shown.`, { name: 'Undo', run: () => {
+			before.turns.some(({ text }) => text !== '') && say(`The input ${input.name} is shown.`, () => {
 				chosen.value = ''
 				typed.show(before)
-			} })
+			})
 		}
 	})
 	const save = () => {
@@ -851,7 +856,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 			}, { class: 'small quiet', 'aria-label': `Take out ${nameOf(ref)}` }))))),
 			h('tbody', inputs().map((input) => h('tr',
 				h('th', { scope: 'row' }, h('strong', user(input.name)), h('p.small.clamped', user(lastText(input))), input.notes && h('p.muted.small.clamped', user(input.notes)),
-					h('p.actions', button('Run', () => runCells(columns.map((ref) => [input, ref])), { class: 'small', 'aria-label': `Run ${input.name}` }),
+					h('p.actions', small('Run', () => runCells(columns.map((ref) => [input, ref])), { 'aria-label': `Run ${input.name}` }),
 						session.mayChange() && button('Delete', () => remove(input), { class: 'small quiet', 'aria-label': `Delete ${input.name}` }))),
 				columns.map((ref) => {
 					const cell = h('td')
@@ -876,7 +881,7 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 		const body = Object.fromEntries(Object.entries({ name, dialect, messages, input: items, variables, notes }).filter(([, value]) => value !== null))
 		try {
 			await api.change('DELETE', presetPath(at, `inputs/${input.id}`), undefined)
-			say(`The input ${name} is deleted.`, { name: 'Undo', run: () => api.change('POST', presetPath(at, 'inputs'), body).then(() => setTimeout(draw, 300), failed) })
+			say(`The input ${name} is deleted.`, () => api.change('POST', presetPath(at, 'inputs'), body).then(() => setTimeout(draw, 300), failed))
 			setTimeout(draw, 300)
 		} catch (thrown) {
 			failed(thrown)
@@ -921,9 +926,8 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 							done(result)
 						}
 					}
-					done(await (ref === unsaved
-						? run(presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), { body: `{"dialect":"${dialect}","version":${draft.body()},"request":${request}}`, headers: { 'X-Inference-Key': key }, signal: mine.signal }, heard)
-						: run(`/${routes[dialect]}`, { body: request, key, signal: mine.signal }, heard)))
+					const { path, ...more } = sendingTo(at, ref, draft, dialect, key)
+					done(await run(path, { ...more, body: ref === unsaved ? tryBody(draft, request) : request, signal: mine.signal }, heard))
 				}
 			}
 			await Promise.all(Array.from({ length: atOnce }, work))
@@ -935,32 +939,28 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 			say(mine.signal.aborted ? 'Stopped.' : `${all.length} answers are there.`)
 		}
 	}
-	const rowsOf = () => inputs().map((input) => ({ input, of: columns.map((ref) => /** @type {const} */ ([nameOf(ref), results.get(keyOf(input, ref))])) }))
+	/** The inputs, and the answers that they have. */
+	const rowsOf = () => inputs().map((input) => ({ input, of: columns.flatMap((ref) => {
+		const result = results.get(keyOf(input, ref))
+		return result && !(result instanceof Error) ? [/** @type {const} */ ([nameOf(ref), result])] : []
+	}) }))
 	const exportCSV = () => {
-		const quote = (/** @type {unknown} */ value) => `"${String(value ?? '').replace(/^[=+@-]/, "'$&").replaceAll('"', '""')}"`
-		const lines = [['input', 'version', 'state', 'answer', 'total_ms', 'input_tokens', 'output_tokens', 'cost']]
-		for (const { input, of } of rowsOf()) {
-			for (const [name, result] of of) {
-				if (result && !(result instanceof Error)) {
-					lines.push([input.name, name, result.state, result.text, Math.round(result.total), result.used.input, result.used.output, result.cost].map((value) => String(value ?? '')))
-				}
-			}
-		}
-		download(`${at.slug}-inputs.csv`, lines.map((line) => line.map(quote).join(',')).join('\r\n'), 'text/csv')
+		const lines = rowsOf().flatMap(({ input, of }) => of.map(([name, result]) => [input.name, name, result.state, result.text, Math.round(result.total), result.used.input, result.used.output, result.cost]))
+		download(`${at.slug}-inputs.csv`, csvOf(['input', 'version', 'state', 'answer', 'total_ms', 'input_tokens', 'output_tokens', 'cost'], lines), 'text/csv')
 	}
 	const exportJSON = () => download(`${at.slug}-inputs.json`, JSON.stringify(rowsOf().map(({ input, of }) => ({
-		input: input.name, answers: Object.fromEntries(of.flatMap(([name, result]) => (result && !(result instanceof Error) ? [[name, {
+		input: input.name, answers: Object.fromEntries(of.map(([name, result]) => [name, {
 			state: result.state, text: result.text, tool_calls: result.calls, total_ms: Math.round(result.total), first_text_ms: Math.round(result.firstText), usage: result.used, cost: result.cost,
-		}]] : []))),
+		}])),
 	})), null, 2), 'application/json')
 	const stop = button('Stop', () => running.abort(), { disabled: true })
-	const add = button('Add a column', () => {
+	const add = small('Add a column', () => {
 		columns.push('')
 		draw()
-	}, { class: 'small' })
+	})
 	openDialog('Grid', `${at.slug}: inputs and versions`, [
 		h('div.actions', button('Run all', () => runCells(inputs().flatMap((input) => columns.map((ref) => /** @type {[Input, string]} */ ([input, ref])))), { class: 'primary', 'data-key': 'run-all' }), stop, add, h('span.gap'),
-			button('CSV', exportCSV, { class: 'small', 'aria-label': 'Export as CSV' }), button('JSON', exportJSON, { class: 'small', 'aria-label': 'Export as JSON' })),
+			small('CSV', exportCSV, { 'aria-label': 'Export as CSV' }), small('JSON', exportJSON, { 'aria-label': 'Export as JSON' })),
 		place, table,
 	], { style: 'full', signal: context.signal, onClose: () => running.abort() })
 	draw()

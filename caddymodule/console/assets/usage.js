@@ -1,12 +1,37 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
 import { hasKeys, presetPath, replace, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
-import { button, choice, code, field, fill, h, number, row, svg, table, user } from './elements.js'
+import { button, choice, code, field, fill, h, number, numberInput, small, svg, table, textInput, user } from './elements.js'
 import { areBoolean, costEach, costText, countOf, countText, durationText, errorRate, fewest, keyName, meanText, ofMeans, ofRates, percentText, seriesName, shortText, signedText, sumOf, targetText, verdict } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { presetFrame, putLive, queryOf, refOf, serveReason } from './preset.js'
-import { attempt, copy, download, live, load, readUntilDone, say, snippet } from './states.js'
+import { ask, attempt, copy, download, live, load, readUntilDone, say, snippet } from './states.js'
+
+// The currency of costs. They are measured in US dollars, and shown at the rate that someone states.
+
+const storedCurrency = 'presets.currency', dollar = { code: 'USD', rate: 1 }
+const currency = { ...dollar, ...JSON.parse(sessionStorage.getItem(storedCurrency) ?? '{}') }
+
+/** The sign of the currency, or its letters. It throws if there is no such currency. */
+const symbol = (of = currency.code) => new Intl.NumberFormat('en', { style: 'currency', currency: of, currencyDisplay: 'narrowSymbol' }).formatToParts(0)[0].value.replace(/\w$/, '$&\u00a0')
+
+/** @param {number} usd */
+const paidText = (usd) => costText(usd * currency.rate, symbol())
+
+/** @param {Context} context @param {() => void} changed */
+function chooseCurrency(context, changed) {
+	const letters = textInput({ value: currency.code, maxlength: 3, autofocus: true }), rate = numberInput(currency.rate)
+	ask(context, 'Currency', 'Currency of costs', [field('Currency', letters, 'Three letters, such as EUR.'), field('A US dollar is', rate, 'The rate is yours, and stays in this tab. Downloads and limits are in US dollars.')], async () => {
+		const next = { code: letters.value.trim().toUpperCase(), rate: Number(rate.value) }
+		if (!/^[A-Z]{3}$/.test(next.code) || !(next.rate > 0) || !isFinite(next.rate)) {
+			throw api.newFailure('A currency has three letters, and its rate is a number above 0.', { status: 400 })
+		}
+		Object.assign(currency, next.code === 'USD' ? dollar : next)
+		sessionStorage.setItem(storedCurrency, JSON.stringify(currency))
+		changed()
+	}, { confirm: 'Save' })
+}
 
 // A chart of lines over time, as an SVG element. It knows nothing of what it shows.
 
@@ -165,22 +190,21 @@ function totals(at, { series }, first) {
 	const names = [...new Set(series.flatMap(({ total }) => Object.keys(total.feedback)))].sort()
 	const rows = series.map(({ key, total }) => {
 		const each = costEach(total)
-		return row([
+		return /** @type {Cell[]} */ ([
 			[first, link(at, key)],
 			['Requests', figure(countText(total.requests), [total.aborted > 0 && `${countText(total.aborted)} aborted`, total.refused > 0 && `${countText(total.refused)} refused`].filter(Boolean).join(', '))],
 			['Errors', figure(countText(total.errors), percentText(errorRate(total)))],
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
 			['Unknown', total.unknown > 0 ? figure(countText(total.unknown), percentText(total.unknown / total.requests)) : none()],
-			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
-			['Cost each', each === null ? none() : figure(costText(each), total.cost_estimated && 'estimated')],
+			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, paidText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
+			['Cost each', each === null ? none() : figure(paidText(each), total.cost_estimated && 'estimated')],
 			['Duration', percentiles(total.duration_ms)],
 			['First content', percentiles(total.first_content_ms)],
-			...names.map((name) => /** @type {[string, Child[]]} */ ([name, scoreText(total.feedback[name])])),
+			...names.map((name) => /** @type {Cell} */ ([name, scoreText(total.feedback[name])])),
 		])
 	})
-	const head = [first, 'Requests', 'Errors', 'Input tokens', 'Output tokens', 'Unknown', 'Cost', 'Cost each', 'Duration', 'First content', ...names.map(user)]
-	return h('div.wide-box', { tabindex: 0, role: 'region', 'aria-label': 'Totals, side by side' }, table('Totals', head, rows, 'figures'))
+	return h('div.wide-box', { tabindex: 0, role: 'region', 'aria-label': 'Totals, side by side' }, table('Totals', rows, 'figures'))
 }
 
 /** @param {Score | undefined} score */
@@ -192,6 +216,7 @@ function summary({ series, step }) {
 	return h('p.hint',
 		unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
 		cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
+		currency.code !== 'USD' && `Costs are at your rate: a US dollar is ${currency.rate} ${currency.code}. `,
 		all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
 		`Times are in UTC. The last ${step} is not over.`)
 }
@@ -216,7 +241,7 @@ function tiles(report, before) {
 	return h('section.tiles', { 'aria-label': 'In short' },
 		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', h('span', now.refused > 0 && h('span.bad', `${countText(now.refused)} more refused by limits`), now.refused > 0 && ' · ', change(now.requests, old?.requests))),
 		tile(percentText(rate), 'errors', h('span', `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
-		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
+		tile(now.cost === null ? '–' : paidText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
 		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest
 			? h('span', 'p50 of ', user(seriesName(busiest.key)), streaming.length > 1 && `, the busiest of ${streaming.length}`, ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span.muted', 'no streams')))
 }
@@ -230,7 +255,7 @@ const refusals = 'Refused by limits'
 /** @type {MakeMetric} */
 const counted = (name, scale, of) => ({ name, scale, of, text: countText, axis: shortText, isWhole: true, areBars: true })
 /** @type {MakeMetric} */
-const paid = (name, scale, of, missing) => ({ name, scale, of, text: costText, axis: shortCost, isWhole: false, areBars: scale === 'cost', missing })
+const paid = (name, scale, of, missing) => ({ name, scale, of, text: paidText, axis: shortCost, isWhole: false, areBars: scale === 'cost', missing })
 /** @type {MakeMetric} */
 const lasting = (name, scale, of, missing) => ({ name, scale, of, text: durationText, axis: durationText, isWhole: false, missing })
 const noStreams = 'Only streams have a time to first content.', noEnd = 'No request has ended.'
@@ -252,7 +277,8 @@ const metrics = [
 
 /** @param {number} n */
 function shortCost(n) {
-	return `$${n >= 1000 ? shortText(n) : Number(n.toPrecision(6))}`
+	const cost = n * currency.rate
+	return symbol() + (cost >= 1000 ? shortText(cost) : Number(cost.toPrecision(6)))
 }
 
 /** Returns the series to draw. All but the busiest are drawn as their sum. @param {UsageSeries[]} series */
@@ -349,10 +375,10 @@ function tableOf(metric, series, times, step, state) {
 	const text = () => [['time', ...series.map(({ name }) => name)], ...times.map((time, i) => [new Date(time).toISOString(), ...series.map(({ points }) => metric.of(points[i]) ?? '')])].map((cells) => cells.map((cell) => String(cell).replace(/\s+/g, ' ')).join('\t')).join('\n')
 	const fillPlace = () => place.replaceChildren(
 		h('div.wide-box.tall', { tabindex: 0, role: 'region', 'aria-label': `Table of ${metric.name}` },
-			table(metric.name, ['Time, UTC', ...series.map(({ name }) => user(name))], times.map((time, i) => row([
-				['Time', number(timeText(time, step))], ...series.map(({ name, points }) => /** @type {[string, Child]} */ ([name, number(valueText(metric, points[i]))])),
-			])), 'figures')),
-		button('Copy', () => copy(text()), { class: 'small', 'aria-label': `Copy the table of ${metric.name}`, 'data-key': `copy-${metric.name}` }))
+			table(metric.name, times.map((time, i) => [
+				['Time, UTC', number(timeText(time, step))], ...series.map(({ name, points }) => /** @type {Cell} */ ([name, number(valueText(metric, points[i]))])),
+			]), 'figures')),
+		small('Copy', () => copy(text()), { 'aria-label': `Copy the table of ${metric.name}`, 'data-key': `copy-${metric.name}` }))
 	const details = h('details', {
 		open: state.open.has(metric.name),
 		ontoggle: () => {
@@ -447,9 +473,9 @@ function comparison(a, b, action) {
 	const told = rows.filter(({ words, interval }) => interval !== '–' && words instanceof HTMLElement && words.tagName === 'STRONG')
 	return h('div', h('p.verdict', told.length > 0 ? told.map(({ words, difference, interval }) => h('span', /** @type {HTMLElement} */ (words).cloneNode(true), h('span.muted.number', ` ${difference}, ${interval} `)))
 		: h('strong', `No difference between ${nameB} and ${nameA} can be told yet: ${countOf(b.total.requests, 'request')} and ${countText(a.total.requests)}.`), action), h('div.wide-box', { tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
-		table(`${nameB} against ${nameA}`, ['Figure', nameA, nameB, 'Difference', '95 % interval', 'In words'], rows.map(({ name, inA, inB, difference, interval, words }) => row([
+		table(`${nameB} against ${nameA}`, rows.map(({ name, inA, inB, difference, interval, words }) => [
 			['Figure', name], [nameA, inA], [nameB, inB], ['Difference', number(difference)], ['95 % interval', number(interval)], ['In words', words],
-		])), 'figures in-words')))
+		]), 'figures in-words')))
 }
 
 const nothing = { difference: '–', interval: '–' }
@@ -499,7 +525,7 @@ function plain(a, b) {
 	const requests = (/** @type {Figures} */ one) => one.requests
 	/** @type {[string, (one: Figures) => number | null, (one: Figures) => number, (n: number) => string][]} */
 	const figures = [
-		['Cost of a request', costEach, (one) => one.requests - one.unknown, costText],
+		['Cost of a request', costEach, (one) => one.requests - one.unknown, paidText],
 		['Duration, p50', (one) => one.duration_ms?.p50 ?? null, requests, durationText],
 		['Duration, p95', (one) => one.duration_ms?.p95 ?? null, requests, durationText],
 		['First content, p50', (one) => one.first_content_ms?.p50 ?? null, (one) => one.streamed, durationText],
@@ -648,6 +674,10 @@ function usage(context, scope) {
 		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal), 'text/csv')
 		say('The report is downloaded.')
 	}), { 'data-key': 'csv' })
+	const inCurrency = button(currency.code, () => chooseCurrency(context, () => {
+		inCurrency.textContent = currency.code
+		shown.redraw()
+	}), { 'data-key': 'currency', 'aria-label': 'Currency', title: 'The currency of costs' })
 
 	const shown = live(context, asked, ({ data }) => {
 		if (path() !== asked) {
@@ -661,7 +691,7 @@ function usage(context, scope) {
 	}, { lines: 12 })
 	return {
 		element: h('div.usage',
-			h('div.filters', field('Last', range), dates, field('By', by), field('Step', steps), h('span.gap'), save),
+			h('div.filters', field('Last', range), dates, field('By', by), field('Step', steps), h('span.gap'), inCurrency, save),
 			place, shown.element),
 		redraw: shown.redraw,
 	}

@@ -1,7 +1,7 @@
 // The versions of a preset: the timeline with the chosen one, and the comparison of two.
 
 import { go, presetPath, toComparison, toDefaultComparison, toVersion } from './addresses.js'
-import { button, choice, code, fill, h, labelTag, user, visible, warning, when } from './elements.js'
+import { button, choice, code, fill, h, labelTag, small, user, visible, warning, when } from './elements.js'
 import { percents, versionName } from './figures.js'
 import { format, messageList, parse, readTemplate, variableNames } from './dialects.js'
 import { differences, partOf, presetFrame, putLive, readSide, serveReason, versionChoices } from './preset.js'
@@ -195,7 +195,7 @@ function versionDetail(answer, heading) {
 	const content = [
 		h('div.section', h('h3', 'Prompt'),
 			prompt && h('span.muted.number', `${answer.data.system_prompt_bytes.toLocaleString('en')} bytes`),
-			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
+			prompt && small('Copy', () => copy(prompt), { 'aria-label': 'Copy the prompt' })),
 		prompt ? h('pre.prompt', { tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, visible(prompt)) : h('p.muted', 'This version has no prompt.'),
 		...(text !== '{}' ? [
 			h('div.section', h('h3', 'Template'), h('span.muted.number', `${answer.data.template_bytes.toLocaleString('en')} bytes`)),

@@ -1,7 +1,7 @@
 // The workspaces: list, create, change and delete them.
 
 import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage, workspacePath } from './addresses.js'
-import { button, choice, field, fill, h, row, showIssues, table, textInput, user, when } from './elements.js'
+import { button, choice, field, fill, h, rowAction, showIssues, table, textInput, user, when } from './elements.js'
 import { costText, countOf, countText, errorRate, percentText, sumOf } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -17,22 +17,20 @@ export function workspacesView(context) {
 	}
 	let queue = Promise.resolve() // a report at a time
 	const list = pagedList(context, limit, (offset) => '/workspaces' + search({ offset, limit }), (answer) =>
-		table('Workspaces', ['Workspace', 'Presets', '24 hours', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
+		table('Workspaces', answer.data.map((/** @type {Workspace} */ workspace) => {
 			const { slug, name, default_text_model: model, disabled_server_tools: tools, limits, budgets } = workspace
 			const [presets, used] = [0, 1].map(() => h('span.number'))
 			queue = queue.then(() => (context.signal.aborted ? undefined : figures(context, slug, presets, used))).catch(() => {}) // the list does without
-			/** @param {string} text @param {(context: Context, slug: string) => unknown} run */
-			const action = (text, run) => button(text, () => run(context, slug), { class: 'small', 'data-key': `${text} ${slug}`, 'aria-label': `${text} ${slug}` })
-			return row([
+			return [
 				['Workspace', h('div.who', h('div', h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug },
 					name !== slug && h('span.name', user(name)), h('span', { class: name === slug ? 'slug name' : 'slug muted' }, user(slug))),
 				h('span.labels', model && h('span.state', user(model)), tools?.length && h('span.state', `${tools.length} tools disabled`), limits && h('span.state', 'limits'), budgets && h('span.state', 'budgets'))))],
 				['Presets', presets], ['24 hours', used],
 				['Created', when(workspace.created_at)],
-				['Actions', h('span.actions', action('Change', change), session.mayCreateWorkspaces() && action('Delete', remove),
+				['Actions', h('span.actions', rowAction('Change', slug, () => change(context, slug)), session.mayCreateWorkspaces() && rowAction('Delete', slug, () => remove(context, slug)),
 					h('a.small', { href: toWorkspaceUsage(slug), 'aria-label': `Usage of ${slug}` }, 'Usage'),
 					h('a.small', { href: toWorkspaceHistory(slug), 'aria-label': `History of ${slug}` }, 'History'))],
-			])
+			]
 		})))
 	return {
 		title,
