@@ -205,6 +205,25 @@ scenario("other ranges, other series, and CSV", { key: managementKey }, async ({
   await status(page, "downloaded");
 });
 
+scenario("costs in a currency, at a rate that stays in the tab", { key: managementKey }, async ({ page }) => {
+  await go(page, at("campaign", "usage"));
+  await page.getByRole("button", { name: "Costs in USD" }).click();
+  const dialog = page.getByRole("dialog", { name: "Currency" });
+  await dialog.getByRole("textbox", { name: "Currency" }).fill("eur");
+  await dialog.getByRole("textbox", { name: "A US dollar is" }).fill("0");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await shows(dialog, "its rate is a number above 0");
+  await dialog.getByRole("textbox", { name: "A US dollar is" }).fill("0.5");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Costs in EUR" }).waitFor();
+  await eventually(async () => assert.equal((await cells(rowOf(page, "Totals", "v1"))).Cost, "€0.04"));
+  await shows(page.getByRole("main"), "Costs are at your rate: a US dollar is 0.5 EUR.");
+  await page.reload();
+  await eventually(async () => assert.equal((await cells(rowOf(page, "Totals", "v1"))).Cost, "€0.04"));
+  await go(page, "/w/default/budgets");
+  await shows(page.getByRole("main"), "no budget"); // limits are in US dollars
+});
+
 scenario("the usage of a workspace", { key: managementKey }, async ({ page }) => {
   await go(page, "/w/default");
   await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Usage", exact: true }).click();

@@ -674,10 +674,10 @@ function usage(context, scope) {
 		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal), 'text/csv')
 		say('The report is downloaded.')
 	}), { 'data-key': 'csv' })
-	const inCurrency = button(currency.code, () => chooseCurrency(context, () => {
-		inCurrency.textContent = currency.code
+	const letters = h('span', currency.code), inCurrency = button([h('span.unseen', 'Costs in '), letters], () => chooseCurrency(context, () => {
+		letters.textContent = currency.code
 		shown.redraw()
-	}), { 'data-key': 'currency', 'aria-label': 'Currency', title: 'The currency of costs' })
+	}), { 'data-key': 'currency', title: 'The currency of costs' })
 
 	const shown = live(context, asked, ({ data }) => {
 		if (path() !== asked) {

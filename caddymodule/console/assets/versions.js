@@ -158,7 +158,7 @@ function timeline(context, selected, named, preset) {
 }
 
 /** The sign of a version on the rail: live, in a split, waiting, or past. @param {Version} version @param {PresetAnswer} preset */
-const knotOf = (version, preset) => (version.designated ? '●' : version.labels.some((label) => preset.data.labels[label]?.split) ? '◐' : isWaiting(version, preset) ? '○' : '·')
+const knotOf = (version, preset) => (version.designated ? '●' : version.labels.some((label) => preset.data.labels[label]?.split) ? '◐' : isWaiting(version, preset) ? '○' : '•')
 
 /** Tells a version that is newer than the live one, and that no label names. @param {Version} version @param {PresetAnswer} preset */
 const isWaiting = ({ version, labels }, preset) => labels.length === 0 && version > preset.data.designated_version.version
