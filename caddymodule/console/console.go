@@ -97,7 +97,21 @@ var indentation = regexp.MustCompile(`(?m)^\t+`)
 // views are the modules of the addresses by their last part. Other addresses begin with the list of presets.
 var views = map[string]string{
 	"": "presets", "budgets": "keys", "edit": "edit", "history": "history", "keys": "keys", "labels": "labels", "state": "state", "usage": "usage", "use": "use",
-	"workspaces": "workspaces",
+	"versions": "versions", "workspaces": "workspaces",
+}
+
+// shellOf returns the page whose modules an address needs first. That of a preset, of a version and of a
+// comparison ends with a name or numbers.
+func (p *Page) shellOf(address string) file {
+	name := path.Base(address)
+	switch path.Base(path.Dir(address)) {
+	case "p", "versions", "compare":
+		name = "versions"
+	}
+	if page, ok := p.shells[name]; ok {
+		return page
+	}
+	return p.shells[""]
 }
 
 // imported finds the modules that a module imports when it is loaded.
@@ -201,11 +215,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, p.path+"/assets/"):
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	default:
-		page, ok := p.shells[path.Base(r.URL.Path)]
-		if !ok {
-			page = p.shells[""]
-		}
-		page.send(w, r)
+		p.shellOf(r.URL.Path).send(w, r)
 	}
 }
 
