@@ -653,8 +653,8 @@ export function trial(context, preset, draft) {
 		h('div.trial-head', inputs, field('Side by side with', second)),
 		fieldset,
 		h('fieldset', h('legend.unseen', 'Messages'), list),
-		h('p.actions.run', send, stop, button('Show what goes up', () => runAll(showRequest), { class: 'small quiet' }), h('span.gap'),
-			small('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus()), clear),
+		h('p.actions.run', send, stop, button('Show what goes up', () => runAll(showRequest), { class: 'small quiet' }),
+			h('span.actions', small('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus()), clear)),
 		options,
 		h('section', { 'aria-label': 'Answers' }, h('h2.unseen', 'Answer'), output))
 	const look = readUntilDone(showVariables, context.signal) // running says what is wrong
