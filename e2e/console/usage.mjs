@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { before, test } from "node:test";
-import { accessible, at, eventually, fits, go, inferenceKey, manage, managementKey, picture, scenario, send, shows, site, status } from "./harness.mjs";
+import { accessible, at, designated, eventually, fits, giveKey, go, inferenceKey, manage, managementKey, picture, scenario, send, shows, site, status } from "./harness.mjs";
 
 const each = 40; // requests of each version of the split
 
@@ -274,6 +274,39 @@ for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360]])
     }
   });
 }
+
+// The whole task of a new user, who has the address and the key alone. A person has four minutes for it.
+scenario("a new user changes a prompt, tries it, puts it live, sees the verdict of the split, and rolls back", { key: managementKey }, async ({ page }) => {
+  for (const name of ["refund", "delivery", "thanks"]) {
+    await manage("POST", "/presets/campaign/inputs", { name, dialect: "chat", messages: [{ role: "user", content: name }] });
+  }
+  await go(page, "");
+  await page.getByRole("link", { name: /campaign/ }).first().click();
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  await page.getByRole("textbox", { name: "Prompt" }).fill("Be brief and kind.");
+  await giveKey(page);
+  await page.getByRole("button", { name: "Grid" }).click();
+  const grid = page.getByRole("dialog", { name: "Grid" });
+  await shows(grid, "unsaved");
+  await grid.getByRole("button", { name: "Run all" }).click();
+  await eventually(async () => assert.equal(await grid.getByText(/^complete/).count(), 6, "three inputs, unsaved and live"));
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+s");
+  await status(page, "v3 is saved as a draft.");
+  await page.getByRole("button", { name: "Put live…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await status(page, "v3 is live.");
+  await changedAt(page, hours(-2));
+  await page.getByRole("navigation", { name: "Preset" }).getByRole("link", { name: "Usage" }).click();
+  await shows(page.locator(".verdict"), "v2 fails more often than v1.");
+  await page.getByRole("navigation", { name: "Preset" }).getByRole("link", { name: "Versions" }).click();
+  await page.getByRole("link", { name: /^v2/ }).click();
+  await page.getByRole("button", { name: "Put live" }).click();
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await status(page, "v2 is live.");
+  assert.equal(await designated("campaign"), 2);
+});
 
 // The intervals have published values: Newcombe, Statistics in Medicine 17 (1998), 857 and 873.
 test("intervals", async () => {
