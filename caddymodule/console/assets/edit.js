@@ -441,7 +441,7 @@ const storedPlain = 'presets.plain'
 /** @type {MakeView} */
 export function editView(context) {
 	const { at, signal, address } = context
-	const frame = presetFrame(context, 'edit', (preset, select) => {
+	return presetFrame(context, 'edit', 'Workbench', (preset, select) => {
 		const place = h('div'), actions = h('div.actions')
 		/** @type {PresetBody['update']} */
 		let update
@@ -456,7 +456,6 @@ export function editView(context) {
 		const actions = h('div.actions')
 		return { ...workbench(context, undefined, { ...nothing, settings: firstSettings, dialect: 'chat' }, '', actions, () => {}), actions: [actions] }
 	})
-	return { ...frame, title: `Workbench · ${at.slug}` }
 }
 
 /**

@@ -27,10 +27,9 @@ const words = {
 /** @type {MakeView} */
 export function historyView(context) {
 	const { at } = context
-	const frame = presetFrame(context, 'history', () => ({
+	return presetFrame(context, 'history', 'History', () => ({
 		element: h('div', h('h2', 'History'), records(context, (query) => presetPath(at, 'history', query), (query) => toPreset(at, 'history', query))),
 	}))
-	return { ...frame, title: `History · ${at.slug}` }
 }
 
 /** @type {MakeView} */

@@ -1,12 +1,12 @@
-// The labels of a preset: set, move, remove and split them, and see their history.
+// The labels of a preset: set, move, remove and split them.
 
 import { mayLose, presetPath } from './addresses.js'
-import { code, field, fill, form, h, number, setWrong, small, submit, table, textInput, user, when } from './elements.js'
+import { code, field, fill, form, h, number, setWrong, small, submit, table, textInput, user } from './elements.js'
 import { percents, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { askFirst, changeReason, labelProtection, labelReason, presetFrame, versionChoices } from './preset.js'
-import { attempt, conflict, failed, keepFocus, openDialog, pagedList, say } from './states.js'
+import { attempt, conflict, failed, keepFocus, say } from './states.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
@@ -21,9 +21,7 @@ export function isLabelRight(control, reason) {
 }
 
 /** @type {MakeView} */
-export function labelsView(context) {
-	return { ...presetFrame(context, 'labels', (preset) => labelsBody(context, preset)), title: `Labels · ${context.at.slug}` }
-}
+export const labelsView = (context) => presetFrame(context, 'labels', 'Labels', (preset) => labelsBody(context, preset))
 
 /** @param {At} at @param {string} label */
 const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIComponent(label)}`, query)
@@ -51,7 +49,6 @@ function labelsBody(context, preset) {
 					}
 				}),
 					(target.protected || session.mayChangeProtected()) && action(target.protected ? 'Unprotect' : 'Protect', label, () => protect(label, target)),
-					small('History', () => history(context, label), { 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
 			])))
 	})
@@ -178,15 +175,4 @@ function remove(context, preset, label, target) {
 		await api.change('DELETE', labelPath(at, label), undefined, seen.tag)
 		say(`${label} is removed.`, () => putBack(at, label, seen.data.labels[label], api.absent))
 	}, { isDanger: true })
-}
-
-/** @param {Context} context @param {string} label */
-function history(context, label) {
-	const closing = new AbortController()
-	const limit = 20
-	const list = pagedList({ ...context, signal: closing.signal }, limit, (offset) => labelPath(context.at, label, { offset, limit }), ({ data }) =>
-		table('Changes', data.history.map((/** @type {LabelChange} */ change) => [
-			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(targetText(change.from))], ['After', number(targetText(change.to))],
-		])), ({ data }) => data.history_count)
-	openDialog('History', `History of ${label}`, [list], { style: 'wide', signal: context.signal, onClose: () => closing.abort() })
 }

@@ -798,7 +798,7 @@ export function importPreset(context) {
  * selects another.
  * @type {MakeFrame}
  */
-export function presetFrame(context, tab, make, makeMissing) {
+export function presetFrame(context, tab, title, make, makeMissing) {
 	const place = h('div')
 	/** @type {PresetBody | undefined} */
 	let body
@@ -832,7 +832,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 			return body && !isMissing ? undefined : h('div', headline(context, context.at.slug, [], []), errorBox(failure, again))
 		},
 	})
-	return { title: context.at.slug, element: h('div', header.element, place) }
+	return { title: [title, context.at.slug].filter(Boolean).join(' · '), element: h('div', header.element, place) }
 }
 
 /** @param {Context} context @param {string} name @param {Child[]} standing @param {Child[]} actions */

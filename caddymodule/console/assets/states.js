@@ -302,11 +302,11 @@ export function pages(offset, limit, total, go) {
  * pagedList is live content of a path with pages.
  * @type {MakePagedList}
  */
-export function pagedList(context, limit, path, draw, count) {
+export function pagedList(context, limit, path, draw) {
 	let offset = 0
 	const list = live(context, path(0), (answer) => [
 		draw(answer),
-		(count?.(answer) ?? answer.total) > limit && pages(offset, limit, count?.(answer) ?? answer.total, (next) => {
+		answer.total > limit && pages(offset, limit, answer.total, (next) => {
 			offset = next
 			list.show(path(offset))
 		}),

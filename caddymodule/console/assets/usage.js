@@ -1,12 +1,12 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
 import { hasKeys, presetPath, replace, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
-import { button, choice, code, field, fill, h, number, numberInput, small, svg, table, textInput, user } from './elements.js'
+import { button, choice, code, field, fill, h, number, numberInput, svg, table, textInput, user } from './elements.js'
 import { areBoolean, costEach, costText, countOf, countText, durationText, errorRate, fewest, keyName, meanText, ofMeans, ofRates, percentText, seriesName, shortText, signedText, sumOf, targetText, verdict } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { presetFrame, putLive, queryOf, refOf, serveReason } from './preset.js'
-import { ask, attempt, copy, download, live, load, readUntilDone, say, snippet } from './states.js'
+import { ask, attempt, download, live, load, readUntilDone, say, snippet } from './states.js'
 
 // The currency of costs. They are measured in US dollars, and shown at the rate that someone states.
 
@@ -307,7 +307,7 @@ function charts(report, state, events) {
 	/** The changes of each step, the newest first. @type {Map<number, ChartEvent[]>} */
 	const changes = Map.groupBy(events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => b.time - a.time), ({ time }) => Math.floor((time - times[0]) / step))
 	const inTime = [...changes.values()].map((of) => ({ time: of[0].time, text: of[0].text + (of.length > 1 ? ` +${of.length - 1}` : ''), all: of.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).join(' · ') })).reverse()
-	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
+	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), mark, inTime))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {
@@ -319,16 +319,11 @@ function charts(report, state, events) {
 	if (index >= 0) {
 		all.forEach((one) => one.mark(index))
 	}
+	const more = h('details.more', { open: state.isOpen, ontoggle: () => (state.isOpen = more.open) }, h('summary', { 'data-key': 'more' }, 'More'), h('div.charts', all.slice(shownFirst).map(({ element }) => element)))
 	return h('div',
-		h('p.unseen', { id: 'chart-help' }, 'Arrow keys read the values at a time. The table below has all.'),
+		h('p.unseen', { id: 'chart-help' }, 'Arrow keys read the values at a time. Download CSV has all.'),
 		h('div.charts', all.slice(0, shownFirst).map(({ element }) => element)),
-		folded(state, 'More', h('div.charts', all.slice(shownFirst).map(({ element }) => element))), spoken)
-}
-
-/** Details that stay open when they are drawn again. @param {ChartState} state @param {string} name @param {Child} content */
-function folded(state, name, content) {
-	const element = h('details.more', { open: state.open.has(name), ontoggle: () => (element.open ? state.open.add(name) : state.open.delete(name)) }, h('summary', { 'data-key': `open-${name}` }, name), content)
-	return element
+		more, spoken)
 }
 
 /** @param {Metric} metric @param {Figures} figures */
@@ -339,9 +334,9 @@ function valueText(metric, figures) {
 
 /**
  * @param {UsageReport} report @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step
- * @param {number} largest @param {ChartState} state @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
+ * @param {number} largest @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
  */
-function chartOf(report, metric, series, times, step, largest, state, mark, events) {
+function chartOf(report, metric, series, times, step, largest, mark, events) {
 	const heading = h('h3', metric.name)
 	if (metric.missing && series.every(({ total }) => metric.of(total) === null)) {
 		return { element: h('section', heading, h('p.empty', metric.missing)), mark: () => {} }
@@ -361,39 +356,12 @@ function chartOf(report, metric, series, times, step, largest, state, mark, even
 		describedBy: 'chart-help', lines, areBars: Boolean(metric.areBars), events, times, step, largest, isWhole: metric.isWhole, format: metric.axis, onMark: (index) => mark(index, metric),
 	})
 	return {
-		element: h('section', h('p.chart-heading', heading, when), legend, chart.element, tableOf(metric, series, times, step, state)),
+		element: h('section', h('p.chart-heading', heading, when), legend, chart.element),
 		mark: (/** @type {number} */ index) => {
 			chart.mark(index)
 			show(index)
 		},
 	}
-}
-
-/** Makes the table behind a chart. It is filled when it is opened. @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step @param {ChartState} state */
-function tableOf(metric, series, times, step, state) {
-	const place = h('div')
-	const text = () => [['time', ...series.map(({ name }) => name)], ...times.map((time, i) => [new Date(time).toISOString(), ...series.map(({ points }) => metric.of(points[i]) ?? '')])].map((cells) => cells.map((cell) => String(cell).replace(/\s+/g, ' ')).join('\t')).join('\n')
-	const fillPlace = () => place.replaceChildren(
-		h('div.wide-box.tall', { tabindex: 0, role: 'region', 'aria-label': `Table of ${metric.name}` },
-			table(metric.name, times.map((time, i) => [
-				['Time, UTC', number(timeText(time, step))], ...series.map(({ name, points }) => /** @type {Cell} */ ([name, number(valueText(metric, points[i]))])),
-			]), 'figures')),
-		small('Copy', () => copy(text()), { 'aria-label': `Copy the table of ${metric.name}`, 'data-key': `copy-${metric.name}` }))
-	const details = h('details', {
-		open: state.open.has(metric.name),
-		ontoggle: () => {
-			if (details.open) {
-				state.open.add(metric.name)
-				place.childElementCount || fillPlace()
-			} else {
-				state.open.delete(metric.name)
-			}
-		},
-	}, h('summary', { 'data-key': `table-${metric.name}` }, 'Table', h('span.unseen', ` of ${metric.name}`)), place)
-	if (details.open) {
-		fillPlace()
-	}
-	return details
 }
 
 // The versions of a split against each other: differences, and what they tell.
@@ -552,7 +520,7 @@ const ranges = {
 /** @type {MakeView} */
 export function usageView(context) {
 	const { at } = context
-	const frame = presetFrame(context, 'usage', (preset) => {
+	return presetFrame(context, 'usage', 'Usage', (preset) => {
 		const parts = splits(context, () => preset)
 		const { element, redraw } = usage(context, {
 			name: at.slug, by: ['version', 'label', 'model', 'status'],
@@ -567,7 +535,6 @@ export function usageView(context) {
 			},
 		}
 	})
-	return { ...frame, title: `Usage · ${at.slug}` }
 }
 
 /** @type {MakeView} */
@@ -599,7 +566,7 @@ function usage(context, scope) {
 	const one = (/** @type {string} */ name, /** @type {string[]} */ all) => all.find((value) => value === query.get(name)) ?? all[0]
 	const state = { range: one('range', Object.keys(ranges)), by: one('by', scope.by), step: one('step', ['', 'hour', 'day']), from: query.get('from') ?? '', to: query.get('to') ?? '' }
 	/** @type {ChartState} */
-	const chartState = { marked: '', open: new Set() }
+	const chartState = { marked: '', isOpen: false }
 	const step = () => (state.range === '24h' ? 'hour' : state.step || ranges[state.range].step)
 	// The path stays the same until the next step begins, so that its answer is known.
 	const time = () => {

@@ -8,7 +8,7 @@ import { errorBox, readUntilDone, snippet } from './states.js'
 /** @type {MakeView} */
 export function useView(context) {
 	const { slug } = context.at
-	const frame = presetFrame(context, 'use', (preset, select) => {
+	return presetFrame(context, 'use', 'Use it', (preset, select) => {
 		const ref = targetChoices(context, preset, refOf(context.address), [{ value: '', text: 'what is live' }])
 		const place = h('div')
 		const show = async () => {
@@ -45,7 +45,6 @@ export function useView(context) {
 			},
 		}
 	})
-	return { ...frame, title: `Use it · ${slug}` }
 }
 
 /**

@@ -12,7 +12,7 @@ import { copy, keepFocus, live, load, pages } from './states.js'
 /** @type {MakeView} */
 export function compareView(context) {
 	const { from, to } = context.address
-	return { ...presetFrame(context, 'compare', (preset) => compareBody(context, preset)), title: `v${from} and v${to} · ${context.at.slug}` }
+	return presetFrame(context, 'compare', `v${from} and v${to}`, (preset) => compareBody(context, preset))
 }
 
 /** @type {MakeBody} */
@@ -68,13 +68,7 @@ function sideHeading(version) {
 const pageSize = 50
 
 /** @type {MakeView} */
-export function versionsView(context) {
-	const { at, address } = context
-	return {
-		...presetFrame(context, 'versions', (preset) => versionsBody(context, preset)),
-		title: address.version ? `v${address.version} · ${at.slug}` : at.slug,
-	}
-}
+export const versionsView = (context) => presetFrame(context, 'versions', context.address.version ? `v${context.address.version}` : '', (preset) => versionsBody(context, preset))
 
 /** @type {MakeBody} */
 function versionsBody(context, preset) {
