@@ -2,7 +2,7 @@
 // presets through the public API.
 //
 // The files below assets/ are what browsers get: HTML, ES modules and CSS as written, without
-// the comments of the modules and without indentation. No step builds them.
+// comments and indentation. No step builds them.
 package console
 
 import (
@@ -70,8 +70,8 @@ func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*P
 	}
 	delete(contents, shell)
 	page = fill(page, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys), "tabs": strconv.FormatBool(isAlone)})
-	for _, view := range views {
-		if p.shells[view], err = newFile(shell, preload(page, folder, contents, view)); err != nil {
+	for name, view := range views {
+		if p.shells[name], err = newFile(shell, preload(page, folder, contents, view)); err != nil {
 			return nil, err
 		}
 	}
@@ -85,16 +85,34 @@ func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*P
 	return p, nil
 }
 
-// comments finds the comments of a module that have a line, or more, of their own, and the types
-// within a line. They are a third of the source, and browsers do not need them.
-var comments = regexp.MustCompile(`(?m)^[\t ]*(?:/\*\*(?:[^*]|\*+[^*/])*\*+/[\t ]*|//.*)\n|/\*\*(?:[^*]|\*+[^*/])*\*+/ ?`)
+// comments finds the comments that have a line, or more, of their own, the types within a line, and what is said
+// at a line's end, which has no quote that could close a text. They are a third of the source, and browsers do
+// not need them.
+var comments = regexp.MustCompile("(?m)^[\\t ]*(?:/\\*(?:[^*]|\\*+[^*/])*\\*+/[\\t ]*|//.*)\n|/\\*\\*(?:[^*]|\\*+[^*/])*\\*+/ ?| // [^'\"`\\n]*$")
 
 // indentation finds the tabs that only readers of the source need. No text of a module goes on in a line
 // that begins with a tab: ESLint forbids it.
 var indentation = regexp.MustCompile(`(?m)^\t+`)
 
-// views are the modules of views that an address ends with. The first is that of every other address.
-var views = strings.Fields("presets budgets edit history keys labels state usage use workspaces")
+// views are the modules of the addresses by their last part. Other addresses begin with the list of presets.
+var views = map[string]string{
+	"": "presets", "budgets": "keys", "edit": "edit", "history": "history", "keys": "keys", "labels": "labels", "state": "state", "usage": "usage", "use": "use",
+	"versions": "versions", "workspaces": "workspaces",
+}
+
+// shellOf returns the page whose modules an address needs first. That of a preset, of a version and of a
+// comparison ends with a name or numbers.
+func (p *Page) shellOf(address string) file {
+	name := path.Base(address)
+	switch path.Base(path.Dir(address)) {
+	case "p", "versions", "compare":
+		name = "versions"
+	}
+	if page, ok := p.shells[name]; ok {
+		return page
+	}
+	return p.shells[""]
+}
 
 // imported finds the modules that a module imports when it is loaded.
 var imported = regexp.MustCompile(`(?m)^import .*?'\./([^']+)'`)
@@ -134,10 +152,8 @@ func readAll(files fs.FS) (contents map[string][]byte, hash string, err error) {
 			return err
 		}
 		switch path.Ext(name) {
-		case ".js":
+		case ".js", ".css":
 			content = indentation.ReplaceAll(comments.ReplaceAll(content, nil), nil)
-		case ".css":
-			content = indentation.ReplaceAll(content, nil)
 		}
 		contents[name] = content
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
@@ -199,11 +215,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, p.path+"/assets/"):
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	default:
-		page, ok := p.shells[path.Base(r.URL.Path)]
-		if !ok {
-			page = p.shells[views[0]]
-		}
-		page.send(w, r)
+		p.shellOf(r.URL.Path).send(w, r)
 	}
 }
 

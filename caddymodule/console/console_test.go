@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"io/fs"
 	"maps"
@@ -138,18 +139,19 @@ func TestComments(t *testing.T) {
 		"index.html": {Data: []byte("<head></head>")},
 		"main.js": {Data: []byte("// A module.\n\nimport { a } from './a.js'\n\n/**\n * Does it.\n * @param {string} text ** a\n */\nexport function f(/** @type {string} */ text) {\n" +
 			"\t// why\n\treturn /** @type {A} */ (text) + '// no comment' + a // after\n}\n")},
-		"a.js":    {Data: []byte("export const a = 1\n")},
-		"b.js":    {Data: []byte("export const b = 1\n")},
-		"edit.js": {Data: []byte("import { b } from './b.js'\n")},
+		"a.js":        {Data: []byte("export const a = 1\n")},
+		"b.js":        {Data: []byte("export const b = 1\n")},
+		"edit.js":     {Data: []byte("import { b } from './b.js'\n")},
+		"versions.js": {Data: []byte("export const versions = 1\n")},
 	}
 	p := newTestPage(t, "/console", set)
-	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\nreturn (text) + '// no comment' + a // after\n}\n"
+	want := "\nimport { a } from './a.js'\n\nexport function f(text) {\nreturn (text) + '// no comment' + a\n}\n"
 	if got := body(t, p.get(t, "GET", p.asset(t, "main.js"))); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for path, isEdit := range map[string]bool{"": false, "/w/default/p/mail/edit": true, "/w/default/p/mail": false} {
 		page := body(t, p.get(t, "GET", "/console"+path))
-		for name, want := range map[string]bool{"main.js": true, "a.js": true, "edit.js": isEdit, "b.js": isEdit} {
+		for name, want := range map[string]bool{"main.js": true, "a.js": true, "edit.js": isEdit, "b.js": isEdit, "versions.js": strings.HasSuffix(path, "/mail")} {
 			if got := strings.Contains(page, `<link rel="modulepreload" href="`+p.asset(t, name)+`">`); got != want {
 				t.Errorf("%s: %s is preloaded: got %t, want %t\n%s", path, name, got, want, page)
 			}
@@ -286,8 +288,12 @@ func TestBadSets(t *testing.T) {
 	}
 }
 
-// largest is the total size of the assets.
-const largest = 350 << 10
+// largest is the total size of the assets. No view needs more than largestView, and mostCompressed with gzip.
+const (
+	largest        = 325_000
+	largestView    = 260_000
+	mostCompressed = 90_000
+)
 
 // forbidden are the texts that an asset may not have, by type.
 var forbidden = map[string]map[string]*regexp.Regexp{
@@ -389,6 +395,38 @@ func TestNew(t *testing.T) {
 			if !strings.HasPrefix(imported, ".") || p.get(t, "GET", path.Join(path.Dir(address), imported)).StatusCode != 200 {
 				t.Errorf("%s imports %s, which is not there", address, imported)
 			}
+		}
+	}
+}
+
+// TestViewsAreSmall checks what a browser loads of the page for a view, before and after compression.
+func TestViewsAreSmall(t *testing.T) {
+	p, err := New("/console", "/v1", "{}", true, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := regexp.MustCompile(`(?:src|href)="(/console/assets/[^"]*)"`)
+	for name, page := range p.shells {
+		whole, compressed := 0, 0
+		add := func(content []byte) {
+			var packed bytes.Buffer
+			w := gzip.NewWriter(&packed)
+			_, _ = w.Write(content)
+			_ = w.Close()
+			whole += len(content)
+			compressed += packed.Len()
+		}
+		add(page.content)
+		seen := make(map[string]bool)
+		for _, match := range address.FindAllSubmatch(page.content, -1) {
+			if asset := string(match[1]); !seen[asset] {
+				seen[asset] = true
+				add(p.assets[asset].content)
+			}
+		}
+		t.Logf("the view %q: %d files, %d bytes, %d compressed", name, len(seen)+1, whole, compressed)
+		if whole > largestView || compressed > mostCompressed {
+			t.Errorf("the view %q has %d bytes, want at most %d, and %d compressed, want at most %d", name, whole, largestView, compressed, mostCompressed)
 		}
 	}
 }

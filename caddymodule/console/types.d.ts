@@ -7,6 +7,9 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
+/** The element that a name of h makes. What follows a dot is a class. */
+type ElementOf<Name extends string> = Name extends `${infer Tag}.${string}` ? ElementOf<Tag> : Name extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Name] : HTMLElement
+
 type ViewName = 'presets' | 'workspaces' | 'state' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'use' | 'history' | 'edit' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>
@@ -25,13 +28,13 @@ type Explain = (failure: Failure) => Node | undefined
 type Live = { element: HTMLElement, answer: () => Answer<any> | undefined, redraw: () => void, show: (path: string) => void }
 type MakeLive = (context: Context, path: string, draw: Draw, options?: LiveOptions) => Live
 type MakePages = (offset: number, limit: number, total: number, go: (offset: number) => void) => HTMLElement
-type MakePagedList = (context: Context, limit: number, path: (offset: number) => string, draw: (answer: Answer<any>) => Child, count?: (answer: Answer<any>) => number) => HTMLElement
+type MakePagedList = (context: Context, limit: number, path: (offset: number) => string, draw: (answer: Answer<any>) => Child) => HTMLElement
 type Attempt = (place: Element, pressed: HTMLButtonElement, run: () => Promise<unknown>, explain?: Explain) => Promise<boolean>
 type SendChange = (method: string, path: string, body: string | object | undefined, tag?: string) => Promise<Answer<any>>
 type OpenDialog = (name: string, heading: string, body: Child[], options?: DialogOptions) => { dialog: HTMLDialogElement, close: () => void }
 type AskInDialog = (context: Context, name: string, heading: string, body: Child[], run: () => Promise<unknown>, options?: AskOptions) => { close: () => void, confirm: HTMLButtonElement }
 type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (seen: PresetAnswer) => Promise<unknown>, options: AskOptions) => void
-type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer, select: (ref: string) => void) => PresetBody, makeMissing?: () => PresetBody) => View
+type MakeFrame = (context: Context, tab: string, title: string, make: (preset: PresetAnswer, select: (ref: string) => void) => PresetBody, makeMissing?: () => PresetBody) => View
 type ExplainConflict = (failure: Failure, path: string, before: Answer<any>, lookedAgain: (now: Answer<any>) => unknown) => HTMLElement | undefined
 type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown, isDisposable?: boolean, mayClose?: () => boolean }
 type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void, isDisposable?: boolean }
@@ -180,8 +183,8 @@ type DrawnSeries = { name: string, style: number, total: Figures, points: Figure
 type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, areBars?: boolean, missing?: string }
 /** ChartEvent is a change that charts show as a line. */
 type ChartEvent = { time: number, text: string, all?: string }
-/** ChartState is what charts keep when they are drawn again: the marked time, and the open tables. */
-type ChartState = { marked: string, open: Set<string> }
+/** ChartState is what charts keep when they are drawn again: the marked time, and whether all are shown. */
+type ChartState = { marked: string, isOpen: boolean }
 type ChartOptions = {
 	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], areBars: boolean, events: ChartEvent[], times: number[], step: number, largest: number,
 	isWhole: boolean, format: (n: number) => string, onMark: (index: number) => void,
@@ -194,3 +197,5 @@ type UsageScope = {
 	/** Returns the names of keys by their ids, if a report can be by key. */
 	keyNames?: () => Promise<Map<string, string>>,
 }
+/** Cell is what a row of a table has in a column. */
+type Cell = [column: string, content: Child | Child[]]

@@ -71,10 +71,6 @@ const views = [
     await shows(page.getByRole("dialog", { name: "Put live" }), "acme/mini");
   }],
   ["labels", at(slug, "labels"), (page) => shows(page.getByRole("table", { name: "Labels" }), "staging")],
-  ["label-history", at(slug, "labels"), async (page) => {
-    await page.getByRole("button", { name: /^History .*staging/ }).click();
-    await shows(page.getByRole("dialog", { name: "History" }), "v6");
-  }],
   ["try", at(slug, "try"), async (page) => {
     await page.getByRole("textbox", { name: "Text 1" }).fill("A customer asks where the parcel is.");
     await giveKey(page);

@@ -50,12 +50,6 @@ scenario("a label is set, moved, split and removed", { key: managementKey }, asy
   assert.equal(share(3) / share(1), 9);
   await shows(page.getByRole("table", { name: "Labels" }), /90 %/);
 
-  await page.getByRole("button", { name: /^History .*staging/ }).click();
-  const history = page.getByRole("dialog", { name: "History" });
-  await eventually(async () => assert.ok(await history.getByRole("table").getByRole("row").count() >= 4));
-  await shows(history, "user_e2e");
-  await page.keyboard.press("Escape");
-
   await page.getByRole("button", { name: "Remove canary" }).click();
   const dialog = page.getByRole("dialog", { name: "Remove" });
   await dialog.getByRole("button", { name: "Remove" }).click();

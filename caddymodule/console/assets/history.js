@@ -1,15 +1,12 @@
 // Who changed what, of a preset or of a whole workspace.
 
-import { presetPath, search, toPreset, toPresets, toVersion, toWorkspaceHistory, workspacePath } from './addresses.js'
-import { button, choice, code, fill, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
+import { presetPath, replace, search, toPreset, toPresets, toVersion, toWorkspaceHistory, workspacePath } from './addresses.js'
+import { button, choice, code, fill, h, labelTag, small, table, textOrNone, user, when } from './elements.js'
+import { targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { copy, download } from './copy.js'
-import { replace } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { attempt, load, pagedList } from './states.js'
-import { say } from './status.js'
-import { targetText } from './texts.js'
+import { attempt, copy, csvOf, download, load, pagedList, say } from './states.js'
 
 const limit = 50
 const most = 2000 // changes that filters and the export look at
@@ -30,10 +27,9 @@ const words = {
 /** @type {MakeView} */
 export function historyView(context) {
 	const { at } = context
-	const frame = presetFrame(context, 'history', () => ({
-		element: h('div', null, h('h2', null, 'History'), records(context, (query) => presetPath(at, 'history', query), (query) => toPreset(at, 'history', query))),
+	return presetFrame(context, 'history', 'History', () => ({
+		element: h('div', h('h2', 'History'), records(context, (query) => presetPath(at, 'history', query), (query) => toPreset(at, 'history', query))),
 	}))
-	return { ...frame, title: `History · ${at.slug}` }
 }
 
 /** @type {MakeView} */
@@ -41,9 +37,9 @@ export function workspaceHistoryView(context) {
 	const { workspace } = context
 	return {
 		title: `History · ${workspace}`,
-		element: h('div', null,
-			h('p', { class: 'crumbs' }, h('a', { href: toPresets(workspace) }, 'Presets')),
-			h('h1', null, 'History of ', user(workspace)),
+		element: h('div',
+			h('p.crumbs', h('a', { href: toPresets(workspace) }, 'Presets')),
+			h('h1', 'History of ', user(workspace)),
 			records(context, (query) => workspacePath(workspace, 'history') + search(query), (query) => toWorkspaceHistory(workspace) + search(query))),
 	}
 }
@@ -66,19 +62,19 @@ function sentence({ operation, status, draft, label, version: to, version_before
 	const what = key && status ? (status === 'disabled' ? 'Disabled the key' : 'Enabled the key') : words[operation] ?? operation
 	const id = input ?? key
 	return [what, ' ', ...(label ? [labelTag(label)] : []), ...(label && to && from !== to ? [...(from ? [' from ', version(from)] : []), ' to ', version(to)] : []),
-		name ? h('strong', null, user(name)) : id && code(id.slice(-12))]
+		name ? h('strong', user(name)) : id && code(id.slice(-12))]
 }
 
 /** Says what exactly was changed. @param {Change} change @returns {Child[]} */
 function details({ split, protection, label, override, message, changes }) {
 	const value = (/** @type {unknown} */ of) => (of === null ? 'none' : Array.isArray(of) ? of.join(', ') || 'none' : typeof of === 'string' ? of || 'empty' : JSON.stringify(of))
 	return [
-		message && h('span', { class: 'message' }, user(message)),
+		message && h('span.message', user(message)),
 		split && targetText({ split: split.split(',').map((share) => share.split(':').map(Number)).map(([version, weight]) => ({ version, weight })) }),
 		protection && label && `The label is ${protection === 'set' ? '' : 'no longer '}protected`,
-		override && h('span', null, 'overriding ', user(override)),
-		...(changes ?? []).map(({ field, from, to }) => h('span', null, field.slice(1).replaceAll('/', ' · ').replaceAll('_', ' '),
-			...(from === undefined ? [] : [': ', user(value(from)), ' → ', h('strong', null, user(value(to)))]))),
+		override && h('span', 'overriding ', user(override)),
+		...(changes ?? []).map(({ field, from, to }) => h('span', field.slice(1).replaceAll('/', ' · ').replaceAll('_', ' '),
+			...(from === undefined ? [] : [': ', user(value(from)), ' → ', h('strong', user(value(to)))]))),
 	].filter(Boolean)
 }
 
@@ -86,23 +82,23 @@ function details({ split, protection, label, override, message, changes }) {
 function records(context, path, address) {
 	const { workspace, slug } = context.at, { query } = context.address
 	if (!session.mayChange()) {
-		return h('p', { class: 'note' }, 'This is an inference key. The history needs a management key.')
+		return h('p.note', 'This is an inference key. The history needs a management key.')
 	}
-	/** @param {Change} change @returns {HTMLTableRowElement} */
+	/** @param {Change} change @returns {Cell[]} */
 	const draw = (change) => {
 		const at = { workspace, slug: change.slug || slug }
-		const version = (/** @type {number | null | undefined} */ n) => n && (/^(preset|label)\./.test(change.operation) ? h('a', { href: toVersion(at, n), class: 'number' }, `v${n}`) : `v${n}`)
+		const version = (/** @type {number | null | undefined} */ n) => n && (/^(preset|label)\./.test(change.operation) ? h('a.number', { href: toVersion(at, n) }, `v${n}`) : `v${n}`)
 		const isOfPreset = /^(preset|label)\./.test(change.operation)
-		return row([
-			['What', h('span', null, sentence(change, version), details(change).map((detail) => h('span', { class: 'below' }, detail)))],
-			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', isOfPreset ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
+		return [
+			['What', h('span', sentence(change, version), details(change).map((detail) => h('span.below', detail)))],
+			...(slug ? [] : [/** @type {Cell} */ (['Preset', isOfPreset ? h('a.slug', { href: toPreset(at), 'data-row': true }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
-			['By', h('span', null, user(change.user_id), h('span', { title: change.key_id, class: 'below' }, user(change.key_name || change.key_id || 'the server')))],
-			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
-		])
+			['By', h('span', user(change.user_id), h('span.below', { title: change.key_id }, user(change.key_name || change.key_id || 'the server')))],
+			['Request', change.request_id && small('Copy id', () => copy(change.request_id), { title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
+		]
 	}
-	const drawAll = (/** @type {Change[]} */ all) => (all.length === 0 ? h('p', { class: 'empty' }, 'Nothing has changed.')
-		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Request'], all.map(draw), 'changes'))
+	const drawAll = (/** @type {Change[]} */ all) => (all.length === 0 ? h('p.empty', 'Nothing has changed.')
+		: table('History', all.map(draw), 'changes'))
 
 	/** Reads the newest changes. @returns {Promise<Change[]>} */
 	const readAll = () => api.readAll((offset) => path({ offset, limit: 100 }), most, context.signal)
@@ -127,7 +123,7 @@ function records(context, path, address) {
 		await load(place, signal, async () => {
 			const all = await readAll(), found = all.filter(isChosen)
 			know(all)
-			return [h('p', { class: 'hint', role: 'status' }, `${found.length} of the ${all.length === most ? `newest ${most}` : all.length} changes`), drawAll(found)]
+			return [h('p.hint', { role: 'status' }, `${found.length} of the ${all.length === most ? `newest ${most}` : all.length} changes`), drawAll(found)]
 		})
 	}
 	const authors = new Set([query.get('by') ?? ''].filter(Boolean))
@@ -145,14 +141,10 @@ function records(context, path, address) {
 	const failed = h('div')
 	const save = button('Download CSV', () => attempt(failed, save, async () => {
 		const columns = /** @type {const} */ (['number', 'time', 'operation', 'user_id', 'key_id', 'key_name', 'slug', 'version_before', 'version', 'draft', 'label', 'split', 'status', 'protection', 'managed_by', 'override', 'name', 'changes', 'message', 'request_id'])
-		const cell = (/** @type {unknown} */ of) => {
-			const text = of === null || of === undefined ? '' : typeof of === 'object' ? JSON.stringify(of) : String(of)
-			return `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"` // a formula is text
-		}
 		const all = (await readAll()).filter(isChosen)
-		download(`history-${slug || workspace}.csv`, [columns.join(), ...all.map((change) => columns.map((name) => cell(change[name])).join())].join('\r\n') + '\r\n', 'text/csv')
+		download(`history-${slug || workspace}.csv`, csvOf(columns, all.map((change) => columns.map((name) => change[name]))), 'text/csv')
 		say(`${all.length} changes are downloaded${all.length === most ? ', the newest' : ''}.`)
 	}), { 'data-key': 'csv' })
 	show()
-	return h('div', null, h('div', { class: 'filters' }, kind, ' by ', by, h('span', { class: 'gap' }), save), failed, place)
+	return h('div', h('div.filters', kind, ' by ', by, h('span.gap'), save), failed, place)
 }

@@ -1,19 +1,12 @@
-// The labels of a preset: set, move, remove and split them, and see their history.
+// The labels of a preset: set, move, remove and split them.
 
-import { presetPath } from './addresses.js'
-import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
+import { mayLose, presetPath } from './addresses.js'
+import { code, field, fill, form, h, number, setWrong, small, submit, table, textInput, user } from './elements.js'
+import { percents, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { versionChoices } from './target.js'
-import { conflict, failed } from './conflict.js'
-import { openDialog } from './dialogs.js'
-import { mayLose } from './navigation.js'
-import { presetFrame } from './preset.js'
-import { askFirst } from './preset_changes.js'
-import { changeReason, labelProtection, labelReason } from './rights.js'
-import { attempt, keepFocus, pagedList } from './states.js'
-import { say } from './status.js'
-import { percents, targetText } from './texts.js'
+import { askFirst, changeReason, labelProtection, labelReason, presetFrame, versionChoices } from './preset.js'
+import { attempt, conflict, failed, keepFocus, say } from './states.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
@@ -28,9 +21,7 @@ export function isLabelRight(control, reason) {
 }
 
 /** @type {MakeView} */
-export function labelsView(context) {
-	return { ...presetFrame(context, 'labels', (preset) => labelsBody(context, preset)), title: `Labels · ${context.at.slug}` }
-}
+export const labelsView = (context) => presetFrame(context, 'labels', 'Labels', (preset) => labelsBody(context, preset))
 
 /** @param {At} at @param {string} label */
 const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIComponent(label)}`, query)
@@ -44,13 +35,13 @@ function labelsBody(context, preset) {
 	const showList = () => keepFocus(list, () => {
 		const labels = Object.entries(preset.data.labels)
 		/** @param {string} text @param {string} label @param {() => unknown} run */
-		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
+		const action = (text, label, run) => small(text, run, { disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
-			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
-			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
-				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', [number(targetText(target)), h('span', { class: 'below' }, labelProtection(preset.data, label))]],
-				['Actions', h('span', { class: 'actions' },
+			? h('p.empty', 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
+			: table('Labels', labels.map(([label, target]) => [
+				['Label', h('span.slug', user(label))],
+				['Stands for', [number(targetText(target)), h('span.below', labelProtection(preset.data, label))]],
+				['Actions', h('span.actions',
 					action('Move', label, () => {
 					if (mayLose(isDirty)) {
 						edit(label, target)
@@ -58,9 +49,8 @@ function labelsBody(context, preset) {
 					}
 				}),
 					(target.protected || session.mayChangeProtected()) && action(target.protected ? 'Unprotect' : 'Protect', label, () => protect(label, target)),
-					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
-			]))))
+			])))
 	})
 	/** @param {string} label @param {Target} target */
 	const protect = (label, target) => putBack(at, label, { ...target, protected: !target.protected }, preset.tag, target)
@@ -68,7 +58,7 @@ function labelsBody(context, preset) {
 	const name = textInput({ maxlength: 64 })
 	const chosen = () => name.value.trim()
 	const parts = h('div'), place = h('div')
-	const total = h('p', { class: 'number', role: 'status' })
+	const total = h('p.number', { role: 'status' })
 	const set = submit('Set label', { disabled: isClosed() })
 	/** @type {ShareFields[]} */
 	let shares = []
@@ -77,12 +67,12 @@ function labelsBody(context, preset) {
 		const [select] = versionChoices(context, [version])
 		const input = h('input', { type: 'number', min: 0, max: 100, step: 'any', value: percent, oninput: showTotal })
 		const n = shares.length + 1
-		const share = { version: select, percent: input, element: h('div', { class: 'share' },
+		const share = { version: select, percent: input, element: h('div.share',
 			field(`Version${n > 1 ? ` ${n}` : ''}`, select), field(`Percent${n > 1 ? ` ${n}` : ''}`, input),
-			button('Take out', () => {
+			small('Take out', () => {
 				shares = shares.filter((other) => other !== share)
 				showShares()
-			}, { class: 'small', 'aria-label': `Take out version ${n}` })) }
+			}, { 'aria-label': `Take out version ${n}` })) }
 		shares.push(share)
 	}
 	const showShares = () => {
@@ -127,7 +117,7 @@ function labelsBody(context, preset) {
 		const before = seen.data.labels[label]
 		await attempt(place, set, async () => {
 			const { tag } = await api.change('PUT', labelPath(at, label), target, seen.tag)
-			say(`${label} is ${targetText(target)}.`, { name: 'Undo', run: () => putBack(at, label, before, tag) })
+			say(`${label} is ${targetText(target)}.`, () => putBack(at, label, before, tag))
 			edit('', preset.data.designated_version)
 		}, (failure) => conflict(failure, presetPath(at), seen, (now) => {
 			seen = preset = now
@@ -137,13 +127,13 @@ function labelsBody(context, preset) {
 	edit('', { version: preset.data.designated_version.version })
 	showList()
 	return {
-		element: h('div', { class: 'columns' },
-			h('section', null, h('h2', null, 'Labels'), list),
+		element: h('div.columns',
+			h('section', h('h2', 'Labels'), list),
 			form({ class: 'panel' }, run,
-			h('h2', null, 'Set a label'),
+			h('h2', 'Set a label'),
 			field('Label', name, 'A new one, or one to move.'),
 			parts, total,
-			button('Split between versions', () => {
+			small('Split between versions', () => {
 				const used = shares.map((share) => share.version.value)
 				addShare(Number([...shares[0].version.options].find(({ value }) => !used.includes(value))?.value ?? used[0]), 0)
 				if (shares.length === 2) {
@@ -151,9 +141,9 @@ function labelsBody(context, preset) {
 				}
 				showShares()
 				shares.at(-1)?.version.focus()
-			}, { class: 'small', disabled: isClosed() }),
+			}, { disabled: isClosed() }),
 			place,
-			h('p', { class: 'actions end' }, set))),
+			h('p.actions.end', set))),
 		update: (next) => {
 			if (targetText(next.data.labels[chosen()]) === targetText(seen.data.labels[chosen()])) {
 				seen = next // nobody has changed the form's label
@@ -171,33 +161,18 @@ function labelsBody(context, preset) {
  * @param {string} tag of the label, or of its preset
  * @param {Target} [before] which Undo brings back
  */
-async function putBack(at, label, target, tag, before) {
-	try {
-		const now = await (target ? api.change('PUT', labelPath(at, label), { ...target, protected: target.protected ?? false }, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
-		say(`${label} is ${target ? targetText(target) : 'removed'}${before ? '' : ' again'}.`, before && { name: 'Undo', run: () => putBack(at, label, before, now.tag) })
-	} catch (thrown) {
-		failed(thrown)
-	}
+function putBack(at, label, target, tag, before) {
+	api.change(target ? 'PUT' : 'DELETE', labelPath(at, label), target && { ...target, protected: target.protected ?? false }, tag).then((now) =>
+		say(`${label} is ${target ? targetText(target) : 'removed'}${before ? '' : ' again'}.`, before && (() => putBack(at, label, before, now.tag))), failed)
 }
 
 /** @param {Context} context @param {PresetAnswer} preset @param {string} label @param {Target} target */
 function remove(context, preset, label, target) {
 	const { at } = context
 	askFirst(context, preset, 'Remove', `Remove the label ${label}?`, [
-		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
+		h('p', 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
 	], async (seen) => {
 		await api.change('DELETE', labelPath(at, label), undefined, seen.tag)
-		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, seen.data.labels[label], api.absent) })
+		say(`${label} is removed.`, () => putBack(at, label, seen.data.labels[label], api.absent))
 	}, { isDanger: true })
-}
-
-/** @param {Context} context @param {string} label */
-function history(context, label) {
-	const closing = new AbortController()
-	const limit = 20
-	const list = pagedList({ ...context, signal: closing.signal }, limit, (offset) => labelPath(context.at, label, { offset, limit }), ({ data }) =>
-		table('Changes', ['When', 'By', 'Before', 'After'], data.history.map((/** @type {LabelChange} */ change) => row([
-			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(targetText(change.from))], ['After', number(targetText(change.to))],
-		]))), ({ data }) => data.history_count)
-	openDialog('History', `History of ${label}`, [list], { style: 'wide', signal: context.signal, onClose: () => closing.abort() })
 }

@@ -1,9 +1,8 @@
 // The gateway's list of models, and a field that picks one of it.
 
-import { fill, h, number } from './elements.js'
+import { fill, h, number, suggest } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { suggest } from './suggest.js'
 
 const most = 60 // choices at once
 
@@ -35,7 +34,7 @@ export function models() {
 const priceOf = (price) => Number((price * 1e6).toPrecision(3))
 
 /** Says the context and the price of a model, where the list has them. @param {Model} model */
-export const modelText = ({ context, input, output }) => [
+const modelText = ({ context, input, output }) => [
 	context > 0 && (context >= 1e6 ? `${Number((context / 1e6).toFixed(1))}M` : `${Math.round(context / 1000)}k`),
 	!isNaN(input) && !isNaN(output) && (input + output === 0 ? 'free' : `$${priceOf(input)} / $${priceOf(output)}`),
 ].filter(Boolean).join(' · ')
@@ -58,7 +57,7 @@ export function pickModel(input, about, changed) {
 	const show = async () => {
 		all = await models()
 		const model = all.find(({ id }) => id === input.value)
-		fill(about, model ? number(modelText(model) || 'listed') : all.length > 0 && input.value && !input.value.startsWith('@preset/') ? h('span', { class: 'warn' }, 'not in the gateway’s list') : all.length === 0 && !session.inferenceKey() && 'Its list needs an inference key.')
+		fill(about, model ? number(modelText(model) || 'listed') : all.length > 0 && input.value && !input.value.startsWith('@preset/') ? h('span.warn', 'not in the gateway’s list') : all.length === 0 && !session.inferenceKey() && 'Its list needs an inference key.')
 	}
 	input.addEventListener('click', () => show().then(() => open('')))
 	input.addEventListener('input', () => {

@@ -1,17 +1,12 @@
 // The list of a workspace's presets: what serves, how it is used, and what stands out.
 
-import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
-import { button, choice, field, fill, form, h, menu, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
+import { api as apiPath, go, presetPath, replace, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
+import { button, choice, field, fill, form, h, menu, number, setWrong, small, submit, svg, table, textInput, user, when } from './elements.js'
+import { costText, countText, errorRate, limitsText, percentText, tagsOf, targetText } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { snippet } from './copy.js'
-import { ask, openDialog } from './dialogs.js'
 import { models } from './models.js'
-import { go, replace } from './navigation.js'
-import { keepFocus, lastPage, live, load, pages, readUntilDone } from './states.js'
-import { say } from './status.js'
-import { limitsText, tagsOf, targetText } from './texts.js'
-import { costText, countText, errorRate, percentText } from './usage_figures.js'
+import { ask, keepFocus, lastPage, live, load, openDialog, pages, readUntilDone, say, snippet } from './states.js'
 
 const limit = 50
 const statuses = ['', 'active', 'disabled', 'archived', 'all'].map((value) => ({ value, text: value || 'not archived' }))
@@ -74,11 +69,11 @@ export function presetsView(context) {
 		const all = /** @type {Preset[]} */ (await api.readAll((offset) => '/presets' + search({ include: 'model', offset, limit: 100, workspace_id: context.workspace }), 500, signal))
 		/** @type {Record<string, string[]>} */
 		const values = { tag: all.flatMap(({ tags }) => tags ?? []), label: all.flatMap(({ labels }) => Object.keys(labels)), owner: all.flatMap(({ managed_by: owner }) => owner ?? []), model: all.flatMap(({ model }) => model ?? []) }
-		const groups = Object.entries(values).flatMap(([name, of]) => [...new Set(of)].sort().map((value, i) => [i === 0 && h('strong', null, `${name[0].toUpperCase()}${name.slice(1)}`), button('', () => filterBy(name, value), { 'aria-label': `${name} ${value}` })].map((one) => {
-			one instanceof HTMLButtonElement && fill(one, user(value), ' ', h('span', { class: 'muted number' }, of.filter((other) => other === value).length))
+		const groups = Object.entries(values).flatMap(([name, of]) => [...new Set(of)].sort().map((value, i) => [i === 0 && h('strong', `${name[0].toUpperCase()}${name.slice(1)}`), button('', () => filterBy(name, value), { 'aria-label': `${name} ${value}` })].map((one) => {
+			one instanceof HTMLButtonElement && fill(one, user(value), ' ', h('span.muted.number', of.filter((other) => other === value).length))
 			return one
 		}))).flat()
-		return groups.length > 0 ? groups : h('p', { class: 'muted' }, 'No preset has a tag, a label, an owner or a model.')
+		return groups.length > 0 ? groups : h('p.muted', 'No preset has a tag, a label, an owner or a model.')
 	}))
 	filter.lastElementChild?.classList.add('values')
 	const status = choice(statuses, state.status, { id: 'status-filter', onchange: () => update({ status: status.value }) })
@@ -86,10 +81,10 @@ export function presetsView(context) {
 		update({ sort: sort.value, order: '' })
 		showOrder()
 	} })
-	const direction = button('', () => {
+	const direction = small('', () => {
 		update({ order: order() === 'asc' ? 'desc' : 'asc' })
 		showOrder()
-	}, { class: 'small', 'data-key': 'order' })
+	}, { 'data-key': 'order' })
 	const showOrder = () => {
 		direction.textContent = order() === 'asc' ? '▴' : '▾'
 		direction.setAttribute('aria-label', order() === 'asc' ? 'Ascending' : 'Descending')
@@ -115,13 +110,13 @@ export function presetsView(context) {
 
 	/** @type {Map<string, Preset>} */
 	const chosen = new Map()
-	const bar = h('div', { class: 'chosen', role: 'status' })
+	const bar = h('div.chosen', { role: 'status' })
 	const showChosen = () => {
 		const all = [...chosen.values()], isArchived = all.every((preset) => preset.status === 'archived')
-		fill(bar, all.length > 0 && h('div', { class: 'actions' }, h('strong', null, `${all.length} chosen`),
-			button('Tag', () => tagAll(context, all, done), { class: 'small' }),
-			isArchived ? button('Restore', () => changeAll(all, 'restored', (preset) => api.change('POST', presetPath(atOf(context, preset), 'restore'), undefined)).then(done), { class: 'small' })
-				: button('Archive', () => archiveAll(context, all, done), { class: 'small' }),
+		fill(bar, all.length > 0 && h('div.actions', h('strong', `${all.length} chosen`),
+			small('Tag', () => tagAll(context, all, done)),
+			isArchived ? small('Restore', () => changeAll(all, 'restored', (preset) => api.change('POST', presetPath(atOf(context, preset), 'restore'), undefined)).then(done))
+				: small('Archive', () => archiveAll(context, all, done)),
 			button('Choose none', done, { class: 'small quiet' })))
 	}
 	const done = () => {
@@ -130,7 +125,7 @@ export function presetsView(context) {
 		list.redraw()
 	}
 
-	/** @param {Preset} preset */
+	/** @param {Preset} preset @returns {Cell[]} */
 	const presetRow = (preset) => {
 		const at = atOf(context, preset), total = usage.get(preset.slug)?.total, { model } = preset
 		const box = h('input', { type: 'checkbox', 'aria-label': `Choose ${preset.slug}`, 'data-key': `choose ${preset.slug}`, onchange: () => {
@@ -139,29 +134,29 @@ export function presetsView(context) {
 		} })
 		box.checked = chosen.has(preset.slug)
 		const marks = [
-			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status), preset.protected && h('span', { class: 'state' }, 'protected'),
-			preset.policy && h('span', { class: 'state' }, 'policy'), preset.limits && h('span', { class: 'state', title: limitsText(preset) }, 'limits'),
-			preset.managed_by && h('button', { type: 'button', class: 'chip', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
-			...(preset.tags ?? []).map((tag) => h('button', { type: 'button', class: 'chip tag', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
-			preset.status === 'archived' && mayChange && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` }),
+			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status), preset.protected && h('span.state', 'protected'),
+			preset.policy && h('span.state', 'policy'), preset.limits && h('span.state', { title: limitsText(preset) }, 'limits'),
+			preset.managed_by && h('button.chip', { type: 'button', title: 'Show all of this owner', onclick: () => filterBy('owner', preset.managed_by ?? '') }, user(preset.managed_by)),
+			...(preset.tags ?? []).map((tag) => h('button.chip.tag', { type: 'button', title: 'Show all with this tag', onclick: () => filterBy('tag', tag) }, '#', user(tag))),
+			preset.status === 'archived' && mayChange && small('Restore', () => restore(at), { 'data-key': `restore ${preset.slug}` }),
 		].filter(Boolean)
-		return row([
-			['Preset', h('div', { class: 'who' }, mayChange && box, h('div', null,
-				h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true }, preset.name !== preset.slug && h('span', { class: 'name' }, user(preset.name)), h('span', { class: preset.name === preset.slug ? 'slug name' : 'slug muted' }, user(preset.slug))),
-				marks.length > 0 && h('span', { class: 'labels' }, marks)))],
+		return [
+			['Preset', h('div.who', mayChange && box, h('div',
+				h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true }, preset.name !== preset.slug && h('span.name', user(preset.name)), h('span', { class: preset.name === preset.slug ? 'slug name' : 'slug muted' }, user(preset.slug))),
+				marks.length > 0 && h('span.labels', marks)))],
 			['Live', [h('span', { class: preset.status === 'active' ? 'live number' : 'number muted' }, preset.status === 'active' && '● ', `v${preset.designated_version_number}`),
-				model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span', { class: 'warn', title: `The gateway’s list has no ${model}` }, ' not listed'), model && h('span', { class: 'below mono', title: model }, user(model))]],
+				model && listed.size > 1 && !listed.has(model) && !model.startsWith('@') && h('span.warn', { title: `The gateway’s list has no ${model}` }, ' not listed'), model && h('span.below.mono', { title: model }, user(model))]],
 			['Labels', labelsOf(preset, filterBy)],
-			...(usage.size > 0 ? /** @type {[string, Child | Child[]][]} */ ([
-				['24 hours', total && h('a', { href: toPreset(at, 'usage'), class: 'figure-link', 'aria-label': `${countText(total.requests)} requests of ${preset.slug} in 24 hours` }, sparkline(usage.get(preset.slug)?.points ?? []), number(countText(total.requests)))],
+			...(usage.size > 0 ? /** @type {Cell[]} */ ([
+				['24 hours', total && h('a.figure-link', { href: toPreset(at, 'usage'), 'aria-label': `${countText(total.requests)} requests of ${preset.slug} in 24 hours` }, sparkline(usage.get(preset.slug)?.points ?? []), number(countText(total.requests)))],
 				['Errors', total && total.requests > 0 && number(h('span', { class: errorRate(total) > manyErrors ? 'bad' : 'muted' }, percentText(errorRate(total))))],
 				['Cost', total?.cost && number(costText(Number(total.cost)))],
 			]) : []),
-			['Changed', [when(preset.updated_at), h('span', { class: 'below' }, ' by ', user(preset.updated_by))]],
-		])
+			['Changed', [when(preset.updated_at), h('span.below', ' by ', user(preset.updated_by))]],
+		]
 	}
 
-	const paging = h('div'), found = h('p', { class: 'unseen', role: 'status' })
+	const paging = h('div'), found = h('p.unseen', { role: 'status' })
 	const list = live(context, path(), (answer) => {
 		/** @type {Preset[]} */
 		const presets = answer.data
@@ -176,7 +171,7 @@ export function presetsView(context) {
 		}
 		if (presets.length === 0) {
 			return answer.total > 0
-				? h('div', { class: 'empty' }, h('p', null, `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
+				? h('div.empty', h('p', `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
 				: emptyList(context, state)
 		}
 		const every = h('input', { type: 'checkbox', 'aria-label': 'Choose all', 'data-key': 'choose all', onchange: () => {
@@ -185,26 +180,25 @@ export function presetsView(context) {
 			list.redraw()
 		} })
 		every.checked = presets.every(({ slug }) => chosen.has(slug))
-		const names = ['Live', 'Labels', ...(usage.size > 0 ? ['24 hours', 'Errors', 'Cost'] : []), 'Changed']
 		return [
-			table('Presets', [h('th', { scope: 'col', role: 'columnheader' }, h('span', { class: 'who' }, mayChange && every, 'Preset')), ...names], presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets'),
-			mayChange && !session.inferenceKey() && h('p', { class: 'hint' }, 'Models are compared with the gateway’s list once the workbench has an inference key.'),
+			table('Presets', presets.map(presetRow), usage.size > 0 ? 'presets used' : 'presets', h('span.who', mayChange && every, 'Preset')),
+			mayChange && !session.inferenceKey() && h('p.hint', 'Models are compared with the gateway’s list once the workbench has an inference key.'),
 		]
 	}, { lines: 10 })
 
 	const reason = session.readOnlyReason()
 	return {
 		title: 'Presets',
-		element: h('div', null,
-			h('div', { class: 'heading one-line' }, h('h1', null, 'Presets'), h('span', { class: 'gap' }),
-				h('div', { class: 'actions' },
-					mayChange && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
-					mayChange && button('Import', () => import('./preset_file.js').then((module) => module.importPreset(context)), { 'data-key': 'import' }),
+		element: h('div',
+			h('div.heading.one-line', h('h1', 'Presets'), h('span.gap'),
+				h('div.actions',
+					mayChange && h('a.quiet', { href: toWorkspaceHistory(context.workspace) }, 'History'),
+					mayChange && button('Import', () => import('./preset.js').then((module) => module.importPreset(context)), { 'data-key': 'import' }),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
-			reason && h('p', { class: 'note', id: 'read-only' }, reason),
+			reason && h('p.note', { id: 'read-only' }, reason),
 			form({ class: 'filters', role: 'search' }, () => {},
-				h('label', { for: 'search', class: 'unseen' }, 'Search presets'), find,
-				filter, h('label', { for: 'status-filter', class: 'unseen' }, 'Status'), status,
+				h('label.unseen', { for: 'search' }, 'Search presets'), find,
+				filter, h('label.unseen', { for: 'status-filter' }, 'Status'), status,
 				h('label', { for: 'sort' }, 'Sort by'), sort, direction,
 				paging, found),
 			bar, list.element),
@@ -212,7 +206,7 @@ export function presetsView(context) {
 }
 
 /** Its module is not needed for the list. @param {At} at */
-const restore = (at) => import('./preset_changes.js').then((module) => module.restore(at))
+const restore = (at) => import('./preset.js').then((module) => module.restore(at))
 
 /** @param {Context} context @param {Preset} preset @returns {At} */
 const atOf = (context, preset) => ({ workspace: context.workspace || preset.workspace_id, slug: preset.slug })
@@ -231,9 +225,9 @@ const mostLabels = 2
 /** @param {Preset} preset @param {(name: string, value: string) => void} filterBy */
 function labelsOf(preset, filterBy) {
 	const labels = Object.entries(preset.labels ?? {})
-	return labels.length > 0 && h('span', { class: 'labels' },
-		labels.slice(0, mostLabels).map(([name, target]) => h('button', { type: 'button', class: 'label', title: 'Show all with this label', onclick: () => filterBy('label', name) }, user(name), ' ', number(targetText(target)))),
-		labels.length > mostLabels && h('span', { class: 'muted small', title: labels.map(([name, target]) => `${name} ${targetText(target)}`).join('\n') }, `+${labels.length - mostLabels}`))
+	return labels.length > 0 && h('span.labels',
+		labels.slice(0, mostLabels).map(([name, target]) => h('button.label', { type: 'button', title: 'Show all with this label', onclick: () => filterBy('label', name) }, user(name), ' ', number(targetText(target)))),
+		labels.length > mostLabels && h('span.muted.small', { title: labels.map(([name, target]) => `${name} ${targetText(target)}`).join('\n') }, `+${labels.length - mostLabels}`))
 }
 
 /**
@@ -249,7 +243,7 @@ async function changeAll(all, what, run, undo) {
 			changed.push(preset)
 		}
 	} finally {
-		changed.length > 0 && say(`${changed.length === 1 ? `${changed[0].slug} is` : `${changed.length} presets are`} ${what}.`, undo && { name: 'Undo', run: () => undo(changed) })
+		changed.length > 0 && say(`${changed.length === 1 ? `${changed[0].slug} is` : `${changed.length} presets are`} ${what}.`, undo && (() => undo(changed)))
 	}
 }
 
@@ -291,13 +285,13 @@ function tagAll(context, all, done) {
 /** @param {Context} context @param {{ q: string, status: string }} state */
 function emptyList(context, state) {
 	if (state.q !== '' || state.status !== '') {
-		return h('div', { class: 'empty' }, 'No preset matches. The search looks in slugs, names and descriptions, and with in:prompt in what is live.')
+		return h('div.empty', 'No preset matches. The search looks in slugs, names and descriptions, and with in:prompt in what is live.')
 	}
 	const workspace = context.workspace === 'default' || !session.mayChange() ? '' : `?workspace_id=${encodeURIComponent(context.workspace)}`
-	return h('div', { class: 'empty' },
-		h('h2', null, 'No presets yet'),
+	return h('div.empty',
+		h('h2', 'No presets yet'),
 		elsewhere(context),
-		h('p', null, 'Create the first one with New preset, or with this request:'),
+		h('p', 'Create the first one with New preset, or with this request:'),
 		snippet(`curl ${location.origin}${apiPath}/presets/email-copywriter/chat/completions${workspace} \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{"model": "openai/gpt-5-mini", "temperature": 0.7,
@@ -306,7 +300,7 @@ function emptyList(context, state) {
 
 /** Names other workspaces that have presets. @param {Context} context */
 function elsewhere({ workspace, signal }) {
-	const place = h('p', null)
+	const place = h('p')
 	const read = async () => {
 		const { data } = await api.read('/workspaces' + search({ limit: 20 }), signal)
 		const found = await Promise.all(data.filter((/** @type {Workspace} */ { id, slug }) => ![id, slug].includes(workspace)).map(async (/** @type {Workspace} */ { slug }) => ({ slug, total: (await api.read('/presets' + search({ workspace_id: slug, limit: 1 }), signal)).total })))

@@ -80,7 +80,6 @@ export function lock(reason) {
 
 export const isUnlocked = () => session.key !== ''
 export const secret = () => session.key
-export const kind = () => session.kind
 export const home = () => session.home
 export const mayChange = () => session.kind === 'management'
 const has = (/** @type {string} */ right) => session.rights.split(', ').includes(right)

@@ -1,16 +1,16 @@
 // The state of the server: its stores, their backups and nodes, the webhooks, and what is measured.
 
-import { h, number, row, table, user, when } from './elements.js'
+import { h, number, table, user, when } from './elements.js'
+import { countText } from './figures.js'
 import * as session from './session.js'
 import { live } from './states.js'
-import { countText } from './usage_figures.js'
 
 const day = 86400000
 
 /** @param {number} n */
 const bytesText = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} GB` : `${(n / 1e6).toFixed(0)} MB`)
 /** @param {string | null} [time] */
-const timeOr = (time) => (time ? when(time) : h('span', { class: 'muted' }, 'none'))
+const timeOr = (time) => (time ? when(time) : h('span.muted', 'none'))
 
 /** Says what is not as usual in details, whose names are those of the API. @param {object | null} details */
 const detailsOf = (details) => Object.entries(details ?? {}).filter(([name, value]) => value && !/bytes$/.test(name)).map(([name, value], i) => [
@@ -38,26 +38,26 @@ export function stateView(context) {
 		const problems = problemsOf(state), unsaved = state.stores.filter(({ available, last_backup: backup }) => available && !backup).map(({ store }) => `${store} has no backup since this process began.`)
 		const all = [...problems, ...unsaved]
 		return [
-			h('div', { class: problems.length > 0 ? 'error' : all.length > 0 ? 'note' : 'note well' }, all.length > 0 ? h('ul', null, all.map((text) => h('li', null, user(text)))) : h('p', null, h('strong', { class: 'good' }, 'All is well. '), 'Stores take changes, and nothing is lost.')),
-			table('Stores', ['Store', 'State', 'Last backup', 'Disk', 'Details'], state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => row([
-				['Store', [h('span', { class: 'mono' }, user(store)), current && state.stores.length > 1 && h('span', { class: 'below' }, 'of this site')]],
-				['State', !available ? h('span', { class: 'bad' }, 'not available') : damaged ? h('span', { class: 'bad' }, 'damaged') : writable ? h('span', { class: 'good' }, 'takes changes') : h('span', { class: 'warn' }, 'read only')],
-				['Last backup', [timeOr(backup), !backup && h('span', { class: 'below' }, ' since this process began')]],
-				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span', { class: 'muted' }, '–')],
+			h('div', { class: problems.length > 0 ? 'error' : all.length > 0 ? 'note' : 'note well' }, all.length > 0 ? h('ul', all.map((text) => h('li', user(text)))) : h('p', h('strong.good', 'All is well. '), 'Stores take changes, and nothing is lost.')),
+			table('Stores', state.stores.map(({ store, current, available, writable, damaged, last_backup: backup, details }) => [
+				['Store', [h('span.mono', user(store)), current && state.stores.length > 1 && h('span.below', 'of this site')]],
+				['State', !available ? h('span.bad', 'not available') : damaged ? h('span.bad', 'damaged') : writable ? h('span.good', 'takes changes') : h('span.warn', 'read only')],
+				['Last backup', [timeOr(backup), !backup && h('span.below', ' since this process began')]],
+				['Disk', details?.free_bytes !== undefined ? number(`${bytesText(details.free_bytes)} free`) : h('span.muted', '–')],
 				['Details', detailsOf(details)],
-			]))),
-			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, ['Node', 'Details'], (nodes ?? []).map(({ name, ...more }) => row([
+			])),
+			...state.stores.filter(({ nodes }) => nodes).map(({ store, nodes }) => table(`Nodes of ${store}`, (nodes ?? []).map(({ name, ...more }) => [
 				['Node', user(name)], ['Details', detailsOf(more)],
-			])))),
-			state.webhooks.length === 0 ? h('p', { class: 'hint' }, 'No webhook is set.') : table('Webhooks', ['Webhook', 'Waiting', 'Last delivery', 'Last failure'], state.webhooks.map((hook) => row([
-				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
 			]))),
-			h('p', { class: 'hint' }, `Usage is ${state.usage.measured ? '' : 'not '}measured. `, state.version === '(devel)' ? 'The server runs a build without a version.' : ['The server runs ', h('code', null, user(state.version)), '.']),
+			state.webhooks.length === 0 ? h('p.hint', 'No webhook is set.') : table('Webhooks', state.webhooks.map((hook) => [
+				['Webhook', user(hook.host)], ['Waiting', number(countText(hook.waiting))], ['Last delivery', timeOr(hook.last_delivery)], ['Last failure', timeOr(hook.last_failure)],
+			])),
+			h('p.hint', `Usage is ${state.usage.measured ? '' : 'not '}measured. `, state.version === '(devel)' ? 'The server runs a build without a version.' : ['The server runs ', h('code', user(state.version)), '.']),
 		].filter(Boolean)
 	})
 	return {
 		title: 'State',
-		element: h('div', { class: 'server-state' }, h('div', { class: 'heading one-line' }, h('h1', null, 'State')),
-			session.mayCreateWorkspaces() ? shown.element : h('p', { class: 'note' }, 'This needs a management key of all workspaces.')),
+		element: h('div.server-state', h('div.heading.one-line', h('h1', 'State')),
+			session.mayCreateWorkspaces() ? shown.element : h('p.note', 'This needs a management key of all workspaces.')),
 	}
 }

@@ -1,18 +1,16 @@
-// Trying what stands on the left of the workbench, or versions: what goes up to the gateway, and what
-// the gateway answers.
+// Trying what stands on the left of the workbench, or versions, on one input or on all saved ones.
 
 import { hasKeys, presetPath, toKeys } from './addresses.js'
-import { button, choice, code, field, fill, form, h, setWrong, shortcut, submit, textInput, user } from './elements.js'
+import { button, choice, code, field, fill, form, h, setWrong, shortcut, small, submit, textInput, user, visible, warning } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { messagesOf, routes } from './capture.js'
-import { readTemplates, refName, standsFor, targetChoices, unsaved } from './target.js'
-import { visible, warning } from './invisible.js'
-import { format, lineOf, parseAs, raw } from './json.js'
-import { loggedOf } from './logged.js'
+import { format, lineOf, loggedOf, messagesOf, parseAs, raw, routes, turnsOf } from './dialects.js'
 import { models } from './models.js'
-import { attempt, errorBox, readUntilDone } from './states.js'
-import { say, tell } from './status.js'
+import { changeReason, readTemplates, refName, standsFor, targetChoices, unsaved } from './preset.js'
+import { ask, attempt, csvOf, download, errorBox, failed, openDialog, readUntilDone, say, tell } from './states.js'
+
+// Trying what stands on the left of the workbench, or versions: what goes up to the gateway, and what
+// the gateway answers.
 
 // Reading the answer of a gateway, streamed or whole, in the three dialects.
 
@@ -20,7 +18,7 @@ import { say, tell } from './status.js'
  * Reads server-sent events, one after another.
  * @param {ReadableStream<Uint8Array>} body @param {() => void} arrived is called with each chunk
  */
-export async function* events(body, arrived) {
+async function* events(body, arrived) {
 	const reader = body.getReader()
 	const decoder = new TextDecoder()
 	let rest = ''
@@ -52,7 +50,7 @@ export async function* events(body, arrived) {
  * while the answer goes on, and empty if it has no reason. Unknown events add nothing.
  * @param {string} data
  */
-export function readEvent(data) {
+function readEvent(data) {
 	/** @type {any} */
 	let event
 	try {
@@ -180,15 +178,15 @@ function itemOf(place, { type, name, ...rest }) {
 const usualEnds = ['stop', 'end_turn', 'stop_sequence', 'tool_calls', 'tool_use', 'function_call']
 
 /** @param {number} ms */
-export const timeText = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`)
+const timeText = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`)
 /** @param {number} cost */
-export const dollars = (cost) => `$${Number(cost.toPrecision(3))}`
+const dollars = (cost) => `$${Number(cost.toPrecision(3))}`
 
 /**
  * Sends a request, and reads its answer until it ends or is stopped. It throws nothing.
  * @type {RunRequest}
  */
-export async function run(path, request, heard) {
+async function run(path, request, heard) {
 	const begun = performance.now()
 	/** @type {Result} */
 	const result = { text: '', calls: [], served: '', enforced: '', requestId: '', state: 'streaming…', firstText: 0, total: 0, used: {}, cost: null, isEstimated: false, hasContent: false, isStreamed: true, raw: '', notes: [] }
@@ -265,7 +263,7 @@ export async function run(path, request, heard) {
 }
 
 /** Says what an answer took. @param {Result} result */
-export function factsOf({ served, enforced, firstText, total, used, cost, isEstimated, state }) {
+function factsOf({ served, enforced, firstText, total, used, cost, isEstimated, state }) {
 	const { input, output } = used
 	return [
 		state, firstText > 0 && `first text ${timeText(firstText)}`, total > 0 && `total ${timeText(total)}`,
@@ -278,9 +276,9 @@ export function factsOf({ served, enforced, firstText, total, used, cost, isEsti
  * Streams an answer into a place. Its calls of tools take results by hand, and Continue goes on with it.
  * @type {ShowAnswer}
  */
-export async function showAnswer(place, name, path, request, goOn) {
-	const facts = h('p', { class: 'muted number facts-line' }, 'Waiting for the gateway…')
-	const answer = h('pre', { class: 'answer', tabindex: '0', role: 'region', 'aria-label': `Answer of ${name}, text`, dir: 'auto' })
+async function showAnswer(place, name, path, request, goOn) {
+	const facts = h('p.muted.number.facts-line', 'Waiting for the gateway…')
+	const answer = h('pre.answer', { tabindex: '0', role: 'region', 'aria-label': `Answer of ${name}, text`, dir: 'auto' })
 	const below = h('div')
 	fill(place, answer, facts, below)
 	/** @type {Map<string, { name: string, caption: Element, text: Element, isEmpty: boolean }>} */
@@ -291,16 +289,16 @@ export async function showAnswer(place, name, path, request, goOn) {
 			return
 		}
 		const follows = answer.scrollTop + answer.clientHeight >= answer.scrollHeight - 24
-		const part = parts.get(piece.part) ?? { name: '', caption: h('span', { class: 'caption' }), text: answer, isEmpty: true }
+		const part = parts.get(piece.part) ?? { name: '', caption: h('span.caption'), text: answer, isEmpty: true }
 		parts.set(piece.part, part)
 		if (piece.name.length > part.name.length) { // that of a tool call may come late
 			part.name = piece.name
 			fill(part.caption, user(piece.name))
 		}
 		if (part.name !== '' && part.text === answer) {
-			part.text = h('span', { class: 'said', dir: 'auto' })
+			part.text = h('span.said', { dir: 'auto' })
 			const isFolded = part.name.endsWith('Reasoning')
-			answer.append(isFolded ? h('details', { class: 'part' }, h('summary', null, part.caption), part.text) : h('span', { class: 'part' }, part.caption, part.text))
+			answer.append(isFolded ? h('details.part', h('summary', part.caption), part.text) : h('span.part', part.caption, part.text))
 		}
 		if (!piece.isWhole || part.isEmpty) {
 			part.text.append(piece.text)
@@ -313,33 +311,33 @@ export async function showAnswer(place, name, path, request, goOn) {
 	answer.append(result.raw)
 	answer.hidden = result.isStreamed && !result.hasContent
 	showBoxes(answer)
-	result.failure ? fill(below, errorBox(result.failure)) : fill(below, result.notes.map((text) => h('p', { class: 'note' }, user(text))))
+	result.failure ? fill(below, errorBox(result.failure)) : fill(below, result.notes.map((text) => h('p.note', user(text))))
 	below.append(...[warning(answer.textContent ?? '')].filter((line) => line !== undefined))
 	fill(facts, user(factsOf(result)))
 	tell(`Answer of ${name}: ${result.state}, after ${timeText(result.total)}.`)
 	if (result.hasContent && !result.failure) {
-		const results = result.calls.map(() => h('textarea', { rows: 2, dir: 'auto', class: 'mono', placeholder: 'What the tool answers' }))
-		below.append(...result.calls.map((call, i) => h('div', { class: 'result-card' }, field(`Result of ${call.name || 'the tool'}`, results[i]))),
-			h('p', { class: 'actions' }, button('Continue', () => goOn(result, results.map(({ value }) => value)), { class: 'small', 'aria-label': `Continue from ${name}` }), result.requestId && request.at && thumbs(request.at, result)))
+		const results = result.calls.map(() => h('textarea.mono', { rows: 2, dir: 'auto', placeholder: 'What the tool answers' }))
+		below.append(...result.calls.map((call, i) => h('div.result-card', field(`Result of ${call.name || 'the tool'}`, results[i]))),
+			h('p.actions', small('Continue', () => goOn(result, results.map(({ value }) => value)), { 'aria-label': `Continue from ${name}` }), result.requestId && request.at && thumbs(request.at, result)))
 	}
 	return result
 }
 
 /** Buttons that rate an answer, which is the feedback of the API. @param {At} at @param {Result} result */
-export function thumbs(at, { requestId }) {
-	const place = h('span', { class: 'thumbs' })
-	const rate = (/** @type {boolean} */ score) => button(score ? 'Good' : 'Bad', async () => {
+function thumbs(at, { requestId }) {
+	const place = h('span.thumbs')
+	const rate = (/** @type {boolean} */ score) => small(score ? 'Good' : 'Bad', async () => {
 		try {
 			const response = await api.ask('POST', presetPath(at, 'feedback'), { body: JSON.stringify({ request_id: requestId, score, name: 'thumbs' }) })
 			if (!response.ok) {
 				throw await api.readFailure(response)
 			}
-			fill(place, h('span', { class: 'muted small' }, score ? 'Rated good' : 'Rated bad'))
+			fill(place, h('span.muted.small', score ? 'Rated good' : 'Rated bad'))
 			say('The rating counts as feedback of its version.')
 		} catch (thrown) {
 			say(`Error: ${api.failureOf(thrown).message}`)
 		}
-	}, { class: 'small' })
+	})
 	fill(place, rate(true), rate(false))
 	return place
 }
@@ -358,22 +356,32 @@ function showBoxes(answer) {
 const variableKinds = ['text', 'empty text', 'image address', 'file address']
 const keyHours = 8
 
+/** Writes a variable as a request has it. @param {{ kind: string, text: string }} variable */
+const variableValue = ({ kind, text }) => (kind === 'image address' ? { type: 'input_image', image_url: text.trim() } : kind === 'file address' ? { type: 'input_file', file_url: text.trim() } : kind === 'empty text' ? '' : text)
+
 /** What a trial asks of every gateway: a stream, and what it used, which chat says only if asked. @param {string} dialect */
-export const streaming = (dialect) => ({ stream: true, ...(dialect === 'chat' && { stream_options: { include_usage: true } }) })
+const streaming = (dialect) => ({ stream: true, ...(dialect === 'chat' && { stream_options: { include_usage: true } }) })
+
+/** Where a request for a version goes, and its key. What is unsaved goes with it. @param {At} at @param {string} ref @param {Draft} draft @param {Dialect} dialect @param {string} key */
+const sendingTo = (at, ref, draft, dialect, key) => (ref === unsaved
+	? { path: presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), headers: /** @type {Record<string, string>} */ (key ? { 'X-Inference-Key': key } : {}) } : { path: `/${routes[dialect]}`, key })
+
+/** @param {Draft} draft @param {string} request */
+const tryBody = (draft, request) => `{"dialect":"${draft.dialect()}","version":${draft.body()},"request":${request}}`
 
 /** Offers an inference key to who may issue one. Others learn where the keys are. @param {Context} context @param {(key: string) => unknown} take */
-export function keyOffer({ workspace }, take) {
+function keyOffer({ workspace }, take) {
 	if (!hasKeys || !session.mayIssueKeys()) {
-		return hasKeys && session.mayChange() && h('a', { class: 'small', href: toKeys(workspace) }, 'Who may issue one')
+		return hasKeys && session.mayChange() && h('a.small', { href: toKeys(workspace) }, 'Who may issue one')
 	}
 	const place = h('div')
-	const issue = button('Issue a short-lived key for this tab', () => attempt(place, issue, async () => {
+	const issue = small('Issue a short-lived key for this tab', () => attempt(place, issue, async () => {
 		const { text } = await api.change('POST', '/keys', { workspace_id: workspace, name: 'Console trial', expires_at: new Date(Date.now() + keyHours * 3600000).toISOString() })
 		session.setInferenceKey(JSON.parse(text).key)
 		say(`This tab has an inference key for ${keyHours} hours.`)
 		take(session.inferenceKey())
-	}), { class: 'small', 'data-key': 'issue' })
-	return h('div', null, issue, place)
+	}), { 'data-key': 'issue' })
+	return h('div', issue, place)
 }
 
 /** @type {MakeTrial} */
@@ -382,11 +390,11 @@ export function trial(context, preset, draft) {
 	/** @type {Partial<Trial>} */
 	const typed = session.kept(id)
 	const second = preset ? targetChoices(context, preset, typed.second ?? '-', [{ value: '-', text: 'nothing' }, { value: '', text: 'live' }]) : choice([{ value: '-', text: 'nothing' }], '-')
-	const dialects = h('select', null)
+	const dialects = h('select')
 	const key = textInput({ class: 'secret', value: session.inferenceKey(), onchange: () => session.setInferenceKey(key.value.trim()) })
 	let known = ''
-	const more = h('textarea', { rows: 2, spellcheck: 'false', class: 'mono', value: typed.more ?? '' })
-	const list = h('div', { class: 'turns' })
+	const more = h('textarea.mono', { rows: 2, spellcheck: 'false', value: typed.more ?? '' })
+	const list = h('div.turns')
 	/** @type {(Turn & { element: HTMLElement, read: () => Turn })[]} */
 	let turns = []
 
@@ -396,13 +404,13 @@ export function trial(context, preset, draft) {
 		const text = h('textarea', { rows: 2, dir: 'auto', value: turn.text, 'aria-label': `Text ${n}` })
 		const shown = {
 			...turn, read: () => ({ ...turn, role: isTool ? 'tool' : role.value, text: text.value }),
-			element: h('div', { class: 'turn' }, h('div', { class: 'turn-head' }, isTool ? h('span', { class: 'muted small' }, 'result of ', code(turn.name ?? '')) : role,
+			element: h('div.turn', h('div.turn-head', isTool ? h('span.muted.small', 'result of ', code(turn.name ?? '')) : role,
 				n > 1 && button('Take out', () => {
 					turns = turns.filter((other) => other !== shown)
 					shown.element.remove()
 					store()
 				}, { class: 'small quiet', 'aria-label': `Take out text ${n}` })),
-			text, turn.calls?.map((call) => h('p', { class: 'tool-card' }, h('strong', { class: 'mono' }, user(call.name)), code(call.arguments)))),
+			text, turn.calls?.map((call) => h('p.tool-card', h('strong.mono', user(call.name)), code(call.arguments)))),
 		}
 		turns.push(shown)
 		list.append(shown.element)
@@ -414,7 +422,7 @@ export function trial(context, preset, draft) {
 	let templates = new Map()
 	/** @type {Map<string, Variable>} */
 	const variables = new Map()
-	const variableFields = h('div'), fieldset = h('fieldset', { hidden: true }, h('legend', null, 'Variables'), variableFields)
+	const variableFields = h('div'), fieldset = h('fieldset', { hidden: true }, h('legend', 'Variables'), variableFields)
 	const refsOf = () => [draft.isChanged() ? unsaved : draft.ref(), ...(second.value === '-' ? [] : [second.value])]
 	const newVariable = (/** @type {string} */ name, before = { kind: 'text', text: '' }) => {
 		const text = h('textarea', { rows: 1, dir: 'auto', value: before.text, disabled: before.kind === 'empty text' }), element = field(name, text)
@@ -452,15 +460,15 @@ export function trial(context, preset, draft) {
 		fill(variableFields)
 		look()
 	}
-	const clear = button('Clear', () => {
+	const clear = small('Clear', () => {
 		const before = read()
 		show({})
 		store()
-		say('Cleared.', { name: 'Undo', run: () => {
+		say('Cleared.', () => {
 			show(before)
 			store()
-		} })
-	}, { class: 'small', 'data-key': 'clear' })
+		})
+	}, { 'data-key': 'clear' })
 	/** The unsaved left has one dialect. */
 	const showDialects = (chosen = dialects.value) => {
 		fill(dialects, Object.entries(routes).map(([value, text]) => h('option', { value }, text)))
@@ -490,9 +498,7 @@ export function trial(context, preset, draft) {
 		const { kind, text } = /** @type {Variable} */ (variables.get(name))
 		const isMissing = kind.value !== 'empty text' && text.value === ''
 		setWrong(text, isMissing ? 'this variable needs a value' : '')
-		return isMissing ? undefined : {
-			image: { type: 'input_image', image_url: text.value.trim() }, file: { type: 'input_file', file_url: text.value.trim() }, 'empty text': '',
-		}[kind.value.replace(' address', '')] ?? text.value
+		return isMissing ? undefined : variableValue({ kind: kind.value, text: text.value })
 	}
 
 	/** Writes the request. It is undefined if a field is wrong. @param {string} ref */
@@ -514,10 +520,10 @@ export function trial(context, preset, draft) {
 		members.push(...parsed.members.map((member) => `${member.key}:${raw(member.value)}`))
 		const request = `{${members.join(',')}}`
 		return parsed.problem || values.some(([, value]) => value === undefined) ? undefined
-			: ref === unsaved ? `{"dialect":"${dialect}","version":${draft.body()},"request":${request}}` : request
+			: ref === unsaved ? tryBody(draft, request) : request
 	}
 
-	const output = h('div', { class: 'outputs' }, h('p', { class: 'muted hint' }, 'Run streams the answer of the gateway to what stands on the left, saved or not. Show what goes up sends nothing. A line of the log of content can be pasted.'))
+	const output = h('div.outputs', h('p.muted.hint', 'Run streams the answer of the gateway to what stands on the left, saved or not. Show what goes up sends nothing. A line of the log of content can be pasted.'))
 	// The answers that are shown, and what each was of.
 	/** @type {{ ref: string, of: string, section: Element, mark: Element }[]} */
 	let answers = []
@@ -555,7 +561,7 @@ export function trial(context, preset, draft) {
 		setWrong(key, secret === '' && needsKey ? 'Enter an inference key. The gateway takes no management key.' : '')
 		const wrong = draft.problem()
 		if (wrong) {
-			fill(output, h('p', { class: 'note' }, wrong))
+			fill(output, h('p.note', wrong))
 			return
 		}
 		try {
@@ -599,13 +605,12 @@ export function trial(context, preset, draft) {
 		fill(output)
 		answers = []
 		await Promise.all(refs.map(async (ref, i) => {
-			const name = refName(ref), served = h('span'), mark = h('span', { class: 'warn' }), place = h('div')
-			const section = h('section', { 'aria-label': `Answer of ${name}` }, h('h3', null, user(name), served, mark), place)
+			const name = refName(ref), served = h('span'), mark = h('span.warn'), place = h('div')
+			const section = h('section', { 'aria-label': `Answer of ${name}` }, h('h3', user(name), served, mark), place)
 			answers.push({ ref, of: stateOf(ref), section, mark })
 			output.append(section)
-			const of = { body: requests[i], signal: mine.signal, at }
-			const result = await (ref === unsaved ? showOne(place, name, presetPath(at, 'try', { template: draft.isTemplate() ? 'true' : '' }), { ...of, headers: secret ? { 'X-Inference-Key': secret } : {} }, goOn)
-				: showOne(place, name, '/' + routes[/** @type {Dialect} */ (dialects.value)], { ...of, key: secret }, goOn))
+			const { path, ...request } = sendingTo(at, ref, draft, /** @type {Dialect} */ (dialects.value), secret)
+			const result = await showOne(place, name, path, { ...request, body: requests[i], signal: mine.signal, at }, goOn)
 			const version = /@(\d+)$/.exec(result?.served ?? '')?.[1]
 			served.textContent = version && name !== `v${version}` ? ` v${version}` : ''
 		}))
@@ -626,11 +631,11 @@ export function trial(context, preset, draft) {
 			store()
 			output.className = 'outputs'
 			answers = []
-			fill(output, h('section', { 'aria-label': 'Answer of the log' }, h('h3', null, 'Answer of the log'), h('pre', { class: 'answer', tabindex: '0', dir: 'auto' }, visible(logged.answer))))
-			say('The request of the log is shown.', { name: 'Undo', run: () => {
+			fill(output, h('section', { 'aria-label': 'Answer of the log' }, h('h3', 'Answer of the log'), h('pre.answer', { tabindex: '0', dir: 'auto' }, visible(logged.answer))))
+			say('The request of the log is shown.', () => {
 				show(before)
 				store()
-			} })
+			})
 		}
 	}
 	const keyField = field('Inference key', key, 'A key of the preset’s workspace. It is kept in this tab until Lock.')
@@ -640,18 +645,18 @@ export function trial(context, preset, draft) {
 		draft.keyChanged()
 		send.focus()
 	}) || '')
-	const options = h('details', { class: 'options', open: !session.inferenceKey() }, h('summary', null, 'Key and parameters'),
-		h('div', { class: 'columns even' }, keyField, field('API', dialects, 'The unsaved version is tried with its own.')),
+	const options = h('details.options', { open: !session.inferenceKey() }, h('summary', 'Key and parameters'),
+		h('div.columns.even', keyField, field('API', dialects, 'The unsaved version is tried with its own.')),
 		field('More parameters', more, 'JSON, such as {"seed": 7}. They replace the preset’s settings.'))
 	const inputs = h('div')
 	const element = form({ class: 'trial', oninput: store, onpaste: paste }, () => runAll(showAnswer),
-		h('div', { class: 'trial-head' }, inputs, field('Side by side with', second)),
+		h('div.trial-head', inputs, field('Side by side with', second)),
 		fieldset,
-		h('fieldset', null, h('legend', { class: 'unseen' }, 'Messages'), list),
-		h('p', { class: 'actions run' }, send, stop, button('Show what goes up', () => runAll(showRequest), { class: 'small quiet' }), h('span', { class: 'gap' }),
-			button('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus(), { class: 'small' }), clear),
+		h('fieldset', h('legend.unseen', 'Messages'), list),
+		h('p.actions.run', send, stop, button('Show what goes up', () => runAll(showRequest), { class: 'small quiet' }),
+			h('span.actions', small('Add a message', () => addTurn({ role: turns.at(-1)?.read().role === 'user' ? 'assistant' : 'user', text: '' }).focus()), clear)),
 		options,
-		h('section', { 'aria-label': 'Answers' }, h('h2', { class: 'unseen' }, 'Answer'), output))
+		h('section', { 'aria-label': 'Answers' }, h('h2.unseen', 'Answer'), output))
 	const look = readUntilDone(showVariables, context.signal) // running says what is wrong
 	second.addEventListener('change', () => {
 		store()
@@ -705,18 +710,258 @@ async function showRequest(place, name, path, request) {
 		const result = (await response.json()).data
 		const { members } = parseAs(result.body)
 		fill(place,
-			h('p', { class: 'section' }, h('code', null, `${result.method} ${result.path}`)),
-			h('table', { class: 'settings sources', 'aria-label': 'Fields of the request' }, h('tbody', null, members.map((member) => {
+			h('p.section', h('code', `${result.method} ${result.path}`)),
+			h('table.settings.sources', { 'aria-label': 'Fields of the request' }, h('tbody', members.map((member) => {
 				const { from, version } = result.fields[member.name]
 				return h('tr', { class: `from-${from}` },
-					h('th', { scope: 'row' }, code(member.name), h('span', { class: 'source' }, from + (version ? ` v${version}` : ''))),
-					h('td', null, code(format(member.value))))
+					h('th', { scope: 'row' }, code(member.name), h('span.source', from + (version ? ` v${version}` : ''))),
+					h('td', code(format(member.value))))
 			}))),
-			result.enforced.length > 0 && h('p', { class: 'note' }, 'Changed by the policy of the preset: ', code(result.enforced.join(', '))),
-			result.dropped.length > 0 && h('p', { class: 'note' }, 'Left out, because the gateway does not know them: ', code(result.dropped.join(', '))))
+			result.enforced.length > 0 && h('p.note', 'Changed by the policy of the preset: ', code(result.enforced.join(', '))),
+			result.dropped.length > 0 && h('p.note', 'Left out, because the gateway does not know them: ', code(result.dropped.join(', '))))
 		tell(`Nothing was sent to the gateway. This is the request of ${name}.`)
 	} catch (thrown) {
 		fill(place, errorBox(thrown))
 	}
 	return undefined
+}
+
+// Saved inputs of a preset: chosen for a trial, and as the rows of a grid whose columns are versions.
+
+const atOnce = 4 // requests of a grid
+const mostColumns = 4
+/** @param {Input} input @returns {Partial<Trial>} */
+function asTrial({ dialect, messages, input, variables }) {
+	/** @param {any} value */
+	const variableOf = (value) => (typeof value === 'string' ? { kind: value === '' ? 'empty text' : 'text', text: value }
+		: { kind: value.image_url ? 'image address' : 'file address', text: value.image_url ?? value.file_url ?? '' })
+	return { dialect, turns: turnsOf(messages ?? input ?? [], dialect), variables: Object.fromEntries(Object.entries(variables ?? {}).map(([name, value]) => [name, variableOf(value)])) }
+}
+
+/** The last thing that an input says, or its variables. @param {Input} input */
+function lastText(input) {
+	const { turns, variables } = asTrial(input)
+	return turns?.findLast(({ text }) => text)?.text ?? Object.values(variables ?? {}).map(({ text }) => text).join(', ')
+}
+
+/** @param {Trial} trial @param {Dialect} dialect */
+function inputOf({ turns, variables }, dialect) {
+	const messages = messagesOf(turns.filter(({ text, calls, role }) => text !== '' || calls || role === 'tool'), dialect)
+	const values = Object.entries(variables).filter(([, { kind, text }]) => kind === 'empty text' || text !== '')
+	return {
+		dialect, [dialect === 'responses' ? 'input' : 'messages']: messages.length > 0 ? messages : null,
+		variables: values.length > 0 ? Object.fromEntries(values.map(([name, variable]) => [name, variableValue(variable)])) : null,
+	}
+}
+
+/**
+ * Makes the choice of an input, and the buttons that save one and show the grid.
+ * @param {Context} context @param {() => PresetAnswer} preset @param {Draft} draft @param {ReturnType<MakeTrial>} typed
+ */
+export function savedInputs(context, preset, draft, typed) {
+	const { at, signal } = context
+	const path = presetPath(at, 'inputs', { limit: 100 })
+	/** @type {Input[]} */
+	let inputs = []
+	const chosen = choice([{ value: '', text: 'typed here' }], '')
+	const show = () => {
+		const { value } = chosen
+		fill(chosen, h('option', { value: '' }, inputs.length === 0 ? 'none saved' : 'typed here'), inputs.map(({ id, name }) => h('option', { value: id }, name)))
+		chosen.value = inputs.some(({ id }) => id === value) ? value : ''
+		grid.disabled = inputs.length === 0
+	}
+	const read = async () => {
+		inputs = (await api.read(path, signal)).data
+		show()
+	}
+	chosen.addEventListener('change', () => {
+		const input = inputs.find(({ id }) => id === chosen.value), before = typed.read()
+		if (input) {
+			typed.show({ ...asTrial(input), second: before.second, more: before.more })
+			before.turns.some(({ text }) => text !== '') && say(`The input ${input.name} is shown.`, () => {
+				chosen.value = ''
+				typed.show(before)
+			})
+		}
+	})
+	const save = () => {
+		const before = inputs.find(({ id }) => id === chosen.value)
+		const name = textInput({ value: before?.name ?? '', maxlength: 100, autofocus: true }), notes = h('textarea', { value: before?.notes ?? '', rows: 3, maxlength: 2000, dir: 'auto' })
+		ask(context, 'Save input', 'Save the input', [field('Name', name, before ? 'Under another name it is a new input.' : 'Such as: refund, angry.'), field('Notes', notes, 'What a good answer has.')], async () => {
+			const same = inputs.find((one) => one.name === name.value.trim()), trialNow = typed.read()
+			const body = { name: name.value.trim(), notes: notes.value.trim() || null, ...inputOf(trialNow, /** @type {Dialect} */ (trialNow.dialect)) }
+			const { data } = await api.change(same ? 'PATCH' : 'POST', presetPath(at, same ? `inputs/${same.id}` : 'inputs'), same ? { ...body, [body.dialect === 'responses' ? 'messages' : 'input']: null } : body)
+			await read()
+			chosen.value = data.id
+			say(`The input ${data.name} is saved.`)
+		}, { confirm: 'Save' })
+	}
+	const grid = button('Grid', () => openGrid(context, preset, draft, () => inputs, columns, results), { disabled: true, 'data-key': 'grid', title: 'All inputs against several versions' })
+	/** @type {Map<string, Result | Failure>} */
+	const results = new Map()
+	/** @type {string[]} */
+	const columns = []
+	readUntilDone(read, signal)
+	api.changes.addEventListener('change', () => read().catch(() => {}), { signal })
+	return h('div.inputs', field('Input', chosen), session.mayChange() && button('Save', save, { 'aria-label': 'Save input', 'data-key': 'save-input', disabled: changeReason(at, preset().data) !== '' }), grid)
+}
+
+/**
+ * Shows the grid. Results stay until the view is left, so that it can be closed and opened.
+ * @param {Context} context @param {() => PresetAnswer} preset @param {Draft} draft @param {() => Input[]} inputs
+ * @param {string[]} columns what was chosen before @param {Map<string, Result | Failure>} results
+ */
+function openGrid(context, preset, draft, inputs, columns, results) {
+	const { at } = context
+	/** Names a column, and the version that live or a label stands for. @param {string} ref */
+	const nameOf = (ref) => `${refName(ref)} ${standsFor(preset().data, ref)}`.trim()
+	const first = () => (draft.isChanged() ? unsaved : draft.ref())
+	if (columns.length === 0) {
+		columns.push(first() === '' ? '' : first(), ...(first() === '' ? [] : ['']))
+	}
+	columns[0] = first()
+	results.forEach((_, key) => key.endsWith(' unsaved') && results.delete(key)) // it may be another one now
+	let running = new AbortController()
+	const table = h('div.wide-box.sheet-box', { tabindex: 0, role: 'region', 'aria-label': 'Answers of the inputs' }), place = h('div')
+	/** @type {Map<string, HTMLElement>} */
+	const cells = new Map()
+	// An answer is of the version that was meant then.
+	const keyOf = (/** @type {Input} */ { id }, /** @type {string} */ ref) => `${id} ${nameOf(ref)}`
+
+	/** @param {Input} input @param {string} ref */
+	const showCell = (input, ref) => {
+		const key = keyOf(input, ref), cell = cells.get(key), result = results.get(key)
+		if (!cell) {
+			return
+		}
+		if (!result) {
+			fill(cell, h('span.muted', '–'))
+		} else if (result instanceof Error) {
+			fill(cell, errorBox(result))
+		} else {
+			const base = results.get(keyOf(input, columns[0]))
+			const isSame = ref !== columns[0] && base && !(base instanceof Error) && base.text === result.text && result.total > 0
+			fill(cell,
+				result.failure ? errorBox(result.failure) : h('pre.cell-text', { dir: 'auto' }, visible(result.text), result.calls.map((call) => h('span.part', h('strong', user(call.name)), ' ', user(call.arguments)))),
+				h('p.muted.small.number', [result.state, result.total > 0 && timeText(result.total), result.used.output !== undefined && `${result.used.output} tokens`, result.cost !== null && dollars(result.cost), isSame && `same as ${nameOf(columns[0])}`].filter(Boolean).join(' · ')),
+				result.requestId && result.total > 0 && !result.failure && thumbs(at, result))
+		}
+	}
+	const draw = () => {
+		cells.clear()
+		fill(table, h('table.grid', { 'aria-label': 'Inputs and versions' },
+			h('thead', h('tr', h('th', { scope: 'col' }, `${inputs().length} inputs`), columns.map((ref, i) => h('th', { scope: 'col' }, i === 0 ? h('strong', user(nameOf(ref))) : columnChoice(i), i > 0 && columns.length > 2 && button('Take out', () => {
+				columns.splice(i, 1)
+				draw()
+			}, { class: 'small quiet', 'aria-label': `Take out ${nameOf(ref)}` }))))),
+			h('tbody', inputs().map((input) => h('tr',
+				h('th', { scope: 'row' }, h('strong', user(input.name)), h('p.small.clamped', user(lastText(input))), input.notes && h('p.muted.small.clamped', user(input.notes)),
+					h('p.actions', small('Run', () => runCells(columns.map((ref) => [input, ref])), { 'aria-label': `Run ${input.name}` }),
+						session.mayChange() && button('Delete', () => remove(input), { class: 'small quiet', 'aria-label': `Delete ${input.name}` }))),
+				columns.map((ref) => {
+					const cell = h('td')
+					cells.set(keyOf(input, ref), cell)
+					showCell(input, ref)
+					return cell
+				}))))))
+		add.hidden = columns.length >= mostColumns
+	}
+	/** @param {number} i */
+	const columnChoice = (i) => {
+		const select = targetChoices(context, preset(), columns[i], [{ value: '', text: nameOf('') }])
+		select.setAttribute('aria-label', `Column ${i + 1}`)
+		select.addEventListener('change', () => {
+			columns[i] = select.value
+			draw()
+		})
+		return select
+	}
+	const remove = async (/** @type {Input} */ input) => {
+		const { name, dialect, messages, input: items, variables, notes } = input
+		const body = Object.fromEntries(Object.entries({ name, dialect, messages, input: items, variables, notes }).filter(([, value]) => value !== null))
+		try {
+			await api.change('DELETE', presetPath(at, `inputs/${input.id}`), undefined)
+			say(`The input ${name} is deleted.`, () => api.change('POST', presetPath(at, 'inputs'), body).then(() => setTimeout(draw, 300), failed))
+			setTimeout(draw, 300)
+		} catch (thrown) {
+			failed(thrown)
+		}
+	}
+	/** Runs cells, a few at once. @param {[Input, string][]} all */
+	const runCells = async (all) => {
+		const key = session.inferenceKey()
+		if (!key) {
+			fill(place, h('div.note', 'Enter an inference key beside the trial first. The gateway takes no management key.', keyOffer(context, () => runCells(all))))
+			return
+		}
+		fill(place)
+		running.abort()
+		const mine = (running = new AbortController())
+		stop.disabled = false
+		try {
+			const templates = new Map(await Promise.all([...new Set(columns)].map(async (ref) => /** @type {const} */ ([ref, ref === unsaved ? draft.template() : await readTemplates(context, preset().data, ref)]))))
+			const waiting = [...all]
+			const work = async () => {
+				for (let next = waiting.shift(); next && !mine.signal.aborted; next = waiting.shift()) {
+					const [input, ref] = next, template = /** @type {Template} */ (templates.get(ref))
+					const done = (/** @type {Result | Failure} */ result) => {
+						results.set(keyOf(input, ref), result)
+						showCell(input, ref)
+					}
+					const missing = template.names.filter((name) => input.variables?.[name] === undefined)
+					if (missing.length > 0) {
+						done(api.newFailure(`The input has no value for ${missing.join(', ')}.`, { status: 400 }))
+						continue
+					}
+					const dialect = ref === unsaved ? draft.dialect() : input.dialect, own = input.messages ?? input.input
+					const request = JSON.stringify({
+						...(ref !== unsaved && { model: `@preset/${at.slug}${ref && '@' + ref}` }), ...streaming(dialect),
+						...(own && { [dialect === 'responses' ? 'input' : 'messages']: dialect === input.dialect ? own : messagesOf(turnsOf(own, input.dialect), dialect) }),
+						...(template.names.length > 0 && { prompt: { variables: Object.fromEntries(template.names.map((name) => [name, input.variables?.[name]])) } }),
+					})
+					let last = 0
+					const heard = (/** @type {Result} */ result) => {
+						if (performance.now() - last > 100) {
+							last = performance.now()
+							done(result)
+						}
+					}
+					const { path, ...more } = sendingTo(at, ref, draft, dialect, key)
+					done(await run(path, { ...more, body: ref === unsaved ? tryBody(draft, request) : request, signal: mine.signal }, heard))
+				}
+			}
+			await Promise.all(Array.from({ length: atOnce }, work))
+		} catch (thrown) {
+			fill(place, errorBox(thrown))
+		}
+		if (running === mine) {
+			stop.disabled = true
+			say(mine.signal.aborted ? 'Stopped.' : `${all.length} answers are there.`)
+		}
+	}
+	/** The inputs, and the answers that they have. */
+	const rowsOf = () => inputs().map((input) => ({ input, of: columns.flatMap((ref) => {
+		const result = results.get(keyOf(input, ref))
+		return result && !(result instanceof Error) ? [/** @type {const} */ ([nameOf(ref), result])] : []
+	}) }))
+	const exportCSV = () => {
+		const lines = rowsOf().flatMap(({ input, of }) => of.map(([name, result]) => [input.name, name, result.state, result.text, Math.round(result.total), result.used.input, result.used.output, result.cost]))
+		download(`${at.slug}-inputs.csv`, csvOf(['input', 'version', 'state', 'answer', 'total_ms', 'input_tokens', 'output_tokens', 'cost'], lines), 'text/csv')
+	}
+	const exportJSON = () => download(`${at.slug}-inputs.json`, JSON.stringify(rowsOf().map(({ input, of }) => ({
+		input: input.name, answers: Object.fromEntries(of.map(([name, result]) => [name, {
+			state: result.state, text: result.text, tool_calls: result.calls, total_ms: Math.round(result.total), first_text_ms: Math.round(result.firstText), usage: result.used, cost: result.cost,
+		}])),
+	})), null, 2), 'application/json')
+	const stop = button('Stop', () => running.abort(), { disabled: true })
+	const add = small('Add a column', () => {
+		columns.push('')
+		draw()
+	})
+	openDialog('Grid', `${at.slug}: inputs and versions`, [
+		h('div.actions', button('Run all', () => runCells(inputs().flatMap((input) => columns.map((ref) => /** @type {[Input, string]} */ ([input, ref])))), { class: 'primary', 'data-key': 'run-all' }), stop, add, h('span.gap'),
+			small('CSV', exportCSV, { 'aria-label': 'Export as CSV' }), small('JSON', exportJSON, { 'aria-label': 'Export as JSON' })),
+		place, table,
+	], { style: 'full', signal: context.signal, onClose: () => running.abort() })
+	draw()
 }

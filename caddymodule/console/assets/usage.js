@@ -1,21 +1,37 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
-import { hasKeys, presetPath, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
-import { button, choice, code, field, fill, h, number, row, svg, table, user } from './elements.js'
+import { hasKeys, presetPath, replace, search, toPreset, toPresets, toVersion, toWorkspaceUsage } from './addresses.js'
+import { button, choice, code, field, fill, h, number, numberInput, svg, table, textInput, user } from './elements.js'
+import { areBoolean, costEach, costText, countOf, countText, durationText, errorRate, fewest, keyName, meanText, ofMeans, ofRates, percentText, seriesName, shortText, signedText, sumOf, targetText, verdict } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { copy, download, snippet } from './copy.js'
-import { areBoolean, fewest, ofMeans, ofRates, verdict } from './interval.js'
-import { replace } from './navigation.js'
-import { presetFrame } from './preset.js'
-import { putLive } from './preset_changes.js'
-import { serveReason } from './rights.js'
-import { attempt, live, load, readUntilDone } from './states.js'
-import { say } from './status.js'
-import { queryOf, refOf } from './target.js'
-import { targetText } from './texts.js'
-import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, shortText, signedText, sumOf } from './usage_figures.js'
-import { nameOf } from './key_changes.js'
+import { presetFrame, putLive, queryOf, refOf, serveReason } from './preset.js'
+import { ask, attempt, download, live, load, readUntilDone, say, snippet } from './states.js'
+
+// The currency of costs. They are measured in US dollars, and shown at the rate that someone states.
+
+const storedCurrency = 'presets.currency', dollar = { code: 'USD', rate: 1 }
+const currency = { ...dollar, ...JSON.parse(sessionStorage.getItem(storedCurrency) ?? '{}') }
+
+/** The sign of the currency, or its letters. It throws if there is no such currency. */
+const symbol = (of = currency.code) => new Intl.NumberFormat('en', { style: 'currency', currency: of, currencyDisplay: 'narrowSymbol' }).formatToParts(0)[0].value.replace(/\w$/, '$&\u00a0')
+
+/** @param {number} usd */
+const paidText = (usd) => costText(usd * currency.rate, symbol())
+
+/** @param {Context} context @param {() => void} changed */
+function chooseCurrency(context, changed) {
+	const letters = textInput({ value: currency.code, maxlength: 3, autofocus: true }), rate = numberInput(currency.rate)
+	ask(context, 'Currency', 'Currency of costs', [field('Currency', letters, 'Three letters, such as EUR.'), field('A US dollar is', rate, 'The rate is yours, and stays in this tab. Downloads and limits are in US dollars.')], async () => {
+		const next = { code: letters.value.trim().toUpperCase(), rate: Number(rate.value) }
+		if (!/^[A-Z]{3}$/.test(next.code) || !(next.rate > 0) || !isFinite(next.rate)) {
+			throw api.newFailure('A currency has three letters, and its rate is a number above 0.', { status: 400 })
+		}
+		Object.assign(currency, next.code === 'USD' ? dollar : next)
+		sessionStorage.setItem(storedCurrency, JSON.stringify(currency))
+		changed()
+	}, { confirm: 'Save' })
+}
 
 // A chart of lines over time, as an SVG element. It knows nothing of what it shows.
 
@@ -26,7 +42,7 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', t
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', timeZone: 'UTC' })
 
 /** Returns round numbers from 0 to at least a largest value. @param {number} largest @param {boolean} isWhole */
-export function ticksTo(largest, isWhole) {
+function ticksTo(largest, isWhole) {
 	const rough = (largest || 1) / 4, power = 10 ** Math.floor(Math.log10(rough))
 	const step = Math.max(isWhole ? 1 : 0, power * ([1, 2, 2.5, 5].find((n) => n * power >= rough && !(isWhole && n * power % 1)) ?? 10))
 	const count = Math.max(1, Math.ceil((largest || 1) / step - 1e-9))
@@ -34,13 +50,13 @@ export function ticksTo(largest, isWhole) {
 }
 
 /** @param {number} time @param {number} step */
-export const timeText = (time, step) => (step < 24 * anHour ? `${day.format(time)} ${clock.format(time)}` : day.format(time))
+const timeText = (time, step) => (step < 24 * anHour ? `${day.format(time)} ${clock.format(time)}` : day.format(time))
 
 /** @param {number} style */
 const lineClass = (style) => `line line-${style}`
 
 /** The sample of a line, or of bars, for a legend. @param {number} style @param {boolean} areBars */
-export const sample = (style, areBars) => svg('svg', { class: 'sample', width: areBars ? 10 : 24, height: 10, 'aria-hidden': 'true' },
+const sample = (style, areBars) => svg('svg', { class: 'sample', width: areBars ? 10 : 24, height: 10, 'aria-hidden': 'true' },
 	areBars ? svg('rect', { class: `dot-${style}`, width: 10, height: 10 }) : svg('path', { class: lineClass(style), d: 'M0 5H24' }))
 
 /** Returns the path of a line. It goes on over times without a value. @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */
@@ -51,7 +67,7 @@ const trace = (values, x, y) => values.map((value, i) => (value === null ? '' : 
  * arrow keys mark a time, and onMark is told its index, or -1 for none.
  * @type {MakeChart}
  */
-export function lineChart({ name, describedBy, lines, areBars, events, times, step, largest, isWhole, format, onMark }) {
+function lineChart({ name, describedBy, lines, areBars, events, times, step, largest, isWhole, format, onMark }) {
 	const ticks = ticksTo(largest, isWhole), labels = ticks.map(format)
 	const left = 10 + 7 * Math.max(...labels.map((label) => label.length))
 	const cursor = svg('g', { class: 'cursor' })
@@ -130,7 +146,7 @@ export function lineChart({ name, describedBy, lines, areBars, events, times, st
 			onMark(next[event.key])
 		}
 	})
-	const element = h('div', { class: 'chart' }, picture)
+	const element = h('div.chart', picture)
 	new ResizeObserver(([entry]) => {
 		if (entry.contentRect.width > 0) {
 			width = Math.round(entry.contentRect.width)
@@ -149,9 +165,9 @@ export function lineChart({ name, describedBy, lines, areBars, events, times, st
 // The totals of a usage report: all series side by side, and what is not known of them.
 
 /** A figure with a second one below it. @param {Child} first @param {Child} [second] */
-export const figure = (first, second) => [number(first), second ? h('span', { class: 'below' }, ' ', second) : null]
+const figure = (first, second) => [number(first), second ? h('span.below', ' ', second) : null]
 
-const none = () => h('span', { class: 'muted' }, '–')
+const none = () => h('span.muted', '–')
 
 /** @param {At} at @param {UsageKey} key */
 function link(at, key) {
@@ -164,70 +180,70 @@ function link(at, key) {
 }
 
 /** @param {Percentiles | null} of */
-const percentiles = (of) => (of ? figure(h('span', null, h('span', { class: 'muted' }, 'p50 '), durationText(of.p50)), `p95 ${durationText(of.p95)}`) : none())
+const percentiles = (of) => (of ? figure(h('span', h('span.muted', 'p50 '), durationText(of.p50)), `p95 ${durationText(of.p95)}`) : none())
 
 /** @param {number} part @param {number} whole @param {string} word */
 const share = (part, whole, word) => part > 0 && `${percentText(part / whole, 0)} ${word}`
 
 /** Makes the table of totals. @param {At} at @param {UsageReport} report @param {string} first the name of its first column */
-export function totals(at, { series }, first) {
+function totals(at, { series }, first) {
 	const names = [...new Set(series.flatMap(({ total }) => Object.keys(total.feedback)))].sort()
 	const rows = series.map(({ key, total }) => {
 		const each = costEach(total)
-		return row([
+		return /** @type {Cell[]} */ ([
 			[first, link(at, key)],
 			['Requests', figure(countText(total.requests), [total.aborted > 0 && `${countText(total.aborted)} aborted`, total.refused > 0 && `${countText(total.refused)} refused`].filter(Boolean).join(', '))],
 			['Errors', figure(countText(total.errors), percentText(errorRate(total)))],
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
 			['Unknown', total.unknown > 0 ? figure(countText(total.unknown), percentText(total.unknown / total.requests)) : none()],
-			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
-			['Cost each', each === null ? none() : figure(costText(each), total.cost_estimated && 'estimated')],
+			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, paidText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
+			['Cost each', each === null ? none() : figure(paidText(each), total.cost_estimated && 'estimated')],
 			['Duration', percentiles(total.duration_ms)],
 			['First content', percentiles(total.first_content_ms)],
-			...names.map((name) => /** @type {[string, Child[]]} */ ([name, scoreText(total.feedback[name])])),
+			...names.map((name) => /** @type {Cell} */ ([name, scoreText(total.feedback[name])])),
 		])
 	})
-	const head = [first, 'Requests', 'Errors', 'Input tokens', 'Output tokens', 'Unknown', 'Cost', 'Cost each', 'Duration', 'First content', ...names.map(user)]
-	return h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': 'Totals, side by side' }, table('Totals', head, rows, 'figures'))
+	return h('div.wide-box', { tabindex: 0, role: 'region', 'aria-label': 'Totals, side by side' }, table('Totals', rows, 'figures'))
 }
 
 /** @param {Score | undefined} score */
 const scoreText = (score) => (score ? figure(meanText(score.mean), countOf(score.count, 'score')) : [none()])
 
 /** Says what a report does not know. @param {UsageReport} report */
-export function summary({ series, step }) {
+function summary({ series, step }) {
 	const all = sumOf(series.map(({ total }) => total)), { unknown, cost } = all
-	return h('p', { class: 'hint' },
+	return h('p.hint',
 		unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
 		cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
+		currency.code !== 'USD' && `Costs are at your rate: a US dollar is ${currency.rate} ${currency.code}. `,
 		all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
 		`Times are in UTC. The last ${step} is not over.`)
 }
 
 /** The answer first: four figures, and how they differ from the time before. @param {UsageReport} report @param {UsageReport | undefined} before */
-export function tiles(report, before) {
+function tiles(report, before) {
 	const [all, old] = [report, before].map((one) => one && sumOf(one.series.map(({ total }) => total))), now = /** @type {Figures} */ (all)
 	const streaming = report.series.filter(({ total }) => total.first_content_ms).sort((a, b) => b.total.streamed - a.total.streamed), busiest = streaming[0]
 	const oldBusiest = busiest && before?.series.find(({ key }) => seriesName(key) === seriesName(busiest.key))
 	/** @param {number | null | undefined} a @param {number | null | undefined} b @param {boolean} isRate */
 	const change = (a, b, isRate = false) => {
 		if (!before) {
-			return h('span', { class: 'muted' }, ' ')
+			return h('span.muted', ' ')
 		}
 		const difference = typeof a !== 'number' || typeof b !== 'number' || !old?.requests || (!isRate && b === 0) ? null : isRate ? 100 * (a - b) : 100 * (a / b - 1)
 		const text = difference === null ? '' : signedText(difference, isRate ? 1 : 0)
-		return h('span', { class: 'muted' }, difference === null ? 'nothing before' : Number(text) === 0 ? 'as before' : `${difference > 0 ? '▲' : '▼'} ${text.replace(/^[+−]/, '')} ${isRate ? 'points' : '%'} ${difference > 0 ? 'more' : 'less'} than before`)
+		return h('span.muted', difference === null ? 'nothing before' : Number(text) === 0 ? 'as before' : `${difference > 0 ? '▲' : '▼'} ${text.replace(/^[+−]/, '')} ${isRate ? 'points' : '%'} ${difference > 0 ? 'more' : 'less'} than before`)
 	}
 	/** @param {Child} figureOf @param {Child} name @param {Child} below */
-	const tile = (figureOf, name, below) => h('div', { class: 'tile' }, h('p', { class: 'tile-figure' }, h('strong', { class: 'number' }, figureOf), ' ', name), h('p', { class: 'small number' }, below))
+	const tile = (figureOf, name, below) => h('div.tile', h('p.tile-figure', h('strong.number', figureOf), ' ', name), h('p.small.number', below))
 	const rate = errorRate(now)
-	return h('section', { class: 'tiles', 'aria-label': 'In short' },
-		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', h('span', null, now.refused > 0 && h('span', { class: 'bad' }, `${countText(now.refused)} more refused by limits`), now.refused > 0 && ' · ', change(now.requests, old?.requests))),
-		tile(percentText(rate), 'errors', h('span', null, `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
-		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
+	return h('section.tiles', { 'aria-label': 'In short' },
+		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', h('span', now.refused > 0 && h('span.bad', `${countText(now.refused)} more refused by limits`), now.refused > 0 && ' · ', change(now.requests, old?.requests))),
+		tile(percentText(rate), 'errors', h('span', `${countText(now.errors)} of ${countText(now.requests)} · `, change(rate, old && errorRate(old), true))),
+		tile(now.cost === null ? '–' : paidText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
 		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest
-			? h('span', null, 'p50 of ', user(seriesName(busiest.key)), streaming.length > 1 && `, the busiest of ${streaming.length}`, ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span', { class: 'muted' }, 'no streams')))
+			? h('span', 'p50 of ', user(seriesName(busiest.key)), streaming.length > 1 && `, the busiest of ${streaming.length}`, ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span.muted', 'no streams')))
 }
 
 // The charts of a usage report. All of them mark the same time.
@@ -239,7 +255,7 @@ const refusals = 'Refused by limits'
 /** @type {MakeMetric} */
 const counted = (name, scale, of) => ({ name, scale, of, text: countText, axis: shortText, isWhole: true, areBars: true })
 /** @type {MakeMetric} */
-const paid = (name, scale, of, missing) => ({ name, scale, of, text: costText, axis: shortCost, isWhole: false, areBars: scale === 'cost', missing })
+const paid = (name, scale, of, missing) => ({ name, scale, of, text: paidText, axis: shortCost, isWhole: false, areBars: scale === 'cost', missing })
 /** @type {MakeMetric} */
 const lasting = (name, scale, of, missing) => ({ name, scale, of, text: durationText, axis: durationText, isWhole: false, missing })
 const noStreams = 'Only streams have a time to first content.', noEnd = 'No request has ended.'
@@ -261,7 +277,8 @@ const metrics = [
 
 /** @param {number} n */
 function shortCost(n) {
-	return `$${n >= 1000 ? shortText(n) : Number(n.toPrecision(6))}`
+	const cost = n * currency.rate
+	return symbol() + (cost >= 1000 ? shortText(cost) : Number(cost.toPrecision(6)))
 }
 
 /** Returns the series to draw. All but the busiest are drawn as their sum. @param {UsageSeries[]} series */
@@ -279,18 +296,18 @@ function drawn(series) {
  * Makes the charts, most of them behind More. What is open and marked stays so when a newer report is drawn.
  * @param {UsageReport} report @param {ChartState} state @param {ChartEvent[]} events
  */
-export function charts(report, state, events) {
+function charts(report, state, events) {
 	const lines = drawn(report.series)
 	const times = report.series[0].points.map(({ time }) => Date.parse(time))
 	const step = report.step === 'hour' ? 3600000 : 86400000
-	const spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
+	const spoken = h('p.unseen', { 'aria-live': 'polite' })
 	/** @param {Metric} metric */
 	const largestOf = (metric) => (metric.areBars ? Math.max(0, ...times.map((_, i) => lines.reduce((sum, { points }) => sum + (metric.of(points[i]) ?? 0), 0)))
 		: Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0)))))
 	/** The changes of each step, the newest first. @type {Map<number, ChartEvent[]>} */
 	const changes = Map.groupBy(events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => b.time - a.time), ({ time }) => Math.floor((time - times[0]) / step))
 	const inTime = [...changes.values()].map((of) => ({ time: of[0].time, text: of[0].text + (of.length > 1 ? ` +${of.length - 1}` : ''), all: of.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).join(' · ') })).reverse()
-	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
+	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), mark, inTime))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {
@@ -302,16 +319,11 @@ export function charts(report, state, events) {
 	if (index >= 0) {
 		all.forEach((one) => one.mark(index))
 	}
-	return h('div', null,
-		h('p', { class: 'unseen', id: 'chart-help' }, 'Arrow keys read the values at a time. The table below has all.'),
-		h('div', { class: 'charts' }, all.slice(0, shownFirst).map(({ element }) => element)),
-		folded(state, 'More', h('div', { class: 'charts' }, all.slice(shownFirst).map(({ element }) => element))), spoken)
-}
-
-/** Details that stay open when they are drawn again. @param {ChartState} state @param {string} name @param {Child} content */
-function folded(state, name, content) {
-	const element = h('details', { class: 'more', open: state.open.has(name), ontoggle: () => (element.open ? state.open.add(name) : state.open.delete(name)) }, h('summary', { 'data-key': `open-${name}` }, name), content)
-	return element
+	const more = h('details.more', { open: state.isOpen, ontoggle: () => (state.isOpen = more.open) }, h('summary', { 'data-key': 'more' }, 'More'), h('div.charts', all.slice(shownFirst).map(({ element }) => element)))
+	return h('div',
+		h('p.unseen', { id: 'chart-help' }, 'Arrow keys read the values at a time. Download CSV has all.'),
+		h('div.charts', all.slice(0, shownFirst).map(({ element }) => element)),
+		more, spoken)
 }
 
 /** @param {Metric} metric @param {Figures} figures */
@@ -322,17 +334,17 @@ function valueText(metric, figures) {
 
 /**
  * @param {UsageReport} report @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step
- * @param {number} largest @param {ChartState} state @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
+ * @param {number} largest @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
  */
-function chartOf(report, metric, series, times, step, largest, state, mark, events) {
-	const heading = h('h3', null, metric.name)
+function chartOf(report, metric, series, times, step, largest, mark, events) {
+	const heading = h('h3', metric.name)
 	if (metric.missing && series.every(({ total }) => metric.of(total) === null)) {
-		return { element: h('section', null, heading, h('p', { class: 'empty' }, metric.missing)), mark: () => {} }
+		return { element: h('section', heading, h('p.empty', metric.missing)), mark: () => {} }
 	}
 	const lines = series.map(({ style, total, points }) => ({ style, values: points.map((point) => (metric.of(total) === null && point.requests === 0 ? null : metric.of(point))) }))
-	const values = series.map(() => h('span', { class: 'number' }))
-	const when = h('span', { class: 'muted small number' })
-	const legend = h('ul', { class: 'legend' }, series.map(({ name, style }, i) => h('li', null, sample(style, Boolean(metric.areBars)), user(name), ' ', values[i])))
+	const values = series.map(() => h('span.number'))
+	const when = h('span.muted.small.number')
+	const legend = h('ul.legend', series.map(({ name, style }, i) => h('li', sample(style, Boolean(metric.areBars)), user(name), ' ', values[i])))
 	/** @param {number} index */
 	const show = (index) => {
 		when.textContent = index < 0 ? `per ${report.step}` : timeText(times[index], step)
@@ -344,39 +356,12 @@ function chartOf(report, metric, series, times, step, largest, state, mark, even
 		describedBy: 'chart-help', lines, areBars: Boolean(metric.areBars), events, times, step, largest, isWhole: metric.isWhole, format: metric.axis, onMark: (index) => mark(index, metric),
 	})
 	return {
-		element: h('section', null, h('p', { class: 'chart-heading' }, heading, when), legend, chart.element, tableOf(metric, series, times, step, state)),
+		element: h('section', h('p.chart-heading', heading, when), legend, chart.element),
 		mark: (/** @type {number} */ index) => {
 			chart.mark(index)
 			show(index)
 		},
 	}
-}
-
-/** Makes the table behind a chart. It is filled when it is opened. @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step @param {ChartState} state */
-function tableOf(metric, series, times, step, state) {
-	const place = h('div')
-	const text = () => [['time', ...series.map(({ name }) => name)], ...times.map((time, i) => [new Date(time).toISOString(), ...series.map(({ points }) => metric.of(points[i]) ?? '')])].map((cells) => cells.map((cell) => String(cell).replace(/\s+/g, ' ')).join('\t')).join('\n')
-	const fillPlace = () => place.replaceChildren(
-		h('div', { class: 'wide-box tall', tabindex: 0, role: 'region', 'aria-label': `Table of ${metric.name}` },
-			table(metric.name, ['Time, UTC', ...series.map(({ name }) => user(name))], times.map((time, i) => row([
-				['Time', number(timeText(time, step))], ...series.map(({ name, points }) => /** @type {[string, Child]} */ ([name, number(valueText(metric, points[i]))])),
-			])), 'figures')),
-		button('Copy', () => copy(text()), { class: 'small', 'aria-label': `Copy the table of ${metric.name}`, 'data-key': `copy-${metric.name}` }))
-	const details = h('details', {
-		open: state.open.has(metric.name),
-		ontoggle: () => {
-			if (details.open) {
-				state.open.add(metric.name)
-				place.childElementCount || fillPlace()
-			} else {
-				state.open.delete(metric.name)
-			}
-		},
-	}, h('summary', { 'data-key': `table-${metric.name}` }, 'Table', h('span', { class: 'unseen' }, ` of ${metric.name}`)), place)
-	if (details.open) {
-		fillPlace()
-	}
-	return details
 }
 
 // The versions of a split against each other: differences, and what they tell.
@@ -391,8 +376,8 @@ const utc = (time) => `${timeText(Date.parse(time), 1)} UTC`
  * the same while neither the splits nor the time from which the report counts change.
  * @param {Context} context @param {() => PresetAnswer} preset
  */
-export function splits(context, preset) {
-	const element = h('section', { class: 'splits' })
+function splits(context, preset) {
+	const element = h('section.splits')
 	let shown = '', ending = new AbortController()
 	context.signal.addEventListener('abort', () => ending.abort())
 	return {
@@ -425,7 +410,7 @@ function splitOf(context, preset, label, target, from) {
 		const show = (/** @type {boolean} */ isEarly) => (/** @type {Answer<UsageReport>} */ { data: report }) => judged(report, target.split ?? [], since, action, isEarly)
 		return live(context, path({ from, since }), (answer) => (answer.data.from === answer.data.to ? live(context, path({ from: early }), show(true)).element : show(false)(answer))).element
 	})
-	return h('div', null, h('h3', null, 'Split ', code(label), ' ', h('span', { class: 'muted number' }, targetText({ split: target.split }))), place)
+	return h('div', h('h3', 'Split ', code(label), ' ', h('span.muted.number', targetText({ split: target.split }))), place)
 }
 
 /** Returns when the target was last changed, and not its protection alone. The newest change is the first. @param {LabelChange[]} history */
@@ -441,9 +426,9 @@ function judged(report, split, since, action, isEarly) {
 	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
 	const base = of(shares[0].version)
 	return [
-		isEarly && h('p', { class: 'hint' }, h('strong', null, 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`),
+		isEarly && h('p.hint', h('strong', 'Provisional'), `: requests by this label since ${utc(report.from)}, also those before the split was changed at ${utc(since)}. Sums are of whole hours, so its own requests count alone from the next full hour on.`),
 		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
-		!isEarly && h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
+		!isEarly && h('p.hint', `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
 			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
 	]
 }
@@ -454,11 +439,11 @@ function comparison(a, b, action) {
 	const names = [...new Set([...Object.keys(a.total.feedback), ...Object.keys(b.total.feedback)])].sort()
 	const rows = [errors(a.total, b.total, nameA, nameB), ...names.map((name) => feedback(a, b, name, nameA, nameB)), ...plain(a.total, b.total)]
 	const told = rows.filter(({ words, interval }) => interval !== '–' && words instanceof HTMLElement && words.tagName === 'STRONG')
-	return h('div', null, h('p', { class: 'verdict' }, told.length > 0 ? told.map(({ words, difference, interval }) => h('span', null, /** @type {HTMLElement} */ (words).cloneNode(true), h('span', { class: 'muted number' }, ` ${difference}, ${interval} `)))
-		: h('strong', null, `No difference between ${nameB} and ${nameA} can be told yet: ${countOf(b.total.requests, 'request')} and ${countText(a.total.requests)}.`), action), h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
-		table(`${nameB} against ${nameA}`, ['Figure', nameA, nameB, 'Difference', '95 % interval', 'In words'], rows.map(({ name, inA, inB, difference, interval, words }) => row([
+	return h('div', h('p.verdict', told.length > 0 ? told.map(({ words, difference, interval }) => h('span', /** @type {HTMLElement} */ (words).cloneNode(true), h('span.muted.number', ` ${difference}, ${interval} `)))
+		: h('strong', `No difference between ${nameB} and ${nameA} can be told yet: ${countOf(b.total.requests, 'request')} and ${countText(a.total.requests)}.`), action), h('div.wide-box', { tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
+		table(`${nameB} against ${nameA}`, rows.map(({ name, inA, inB, difference, interval, words }) => [
 			['Figure', name], [nameA, inA], [nameB, inB], ['Difference', number(difference)], ['95 % interval', number(interval)], ['In words', words],
-		])), 'figures in-words')))
+		]), 'figures in-words')))
 }
 
 const nothing = { difference: '–', interval: '–' }
@@ -468,7 +453,7 @@ function sentence(told, fewer, what, words) {
 	switch (told) {
 		case 'thin': return `Too few to tell: a version has ${countOf(fewer, what)}. Each needs ${fewest}.`
 		case 'open': return 'No difference can be told yet.'
-		default: return h('strong', null, words[told])
+		default: return h('strong', words[told])
 	}
 }
 
@@ -497,7 +482,7 @@ function feedback(a, b, name, nameA, nameB) {
 	const side = (/** @type {Score} */ { count, mean }) => figure(count === 0 ? '–' : isRate ? percentText(mean) : meanText(mean), `of ${countText(count)}`)
 	const text = isRate ? pointsText : (/** @type {number} */ n) => signedText(n, 3)
 	return {
-		name: figure(h('span', null, 'Feedback ', user(name)), isRate ? 'scores of 0 and 1, as a rate' : 'mean of scores from −1 to 1. The interval is for the widest spread'),
+		name: figure(h('span', 'Feedback ', user(name)), isRate ? 'scores of 0 and 1, as a rate' : 'mean of scores from −1 to 1. The interval is for the widest spread'),
 		inA: side(inA), inB: side(inB), ...(fewer < fewest ? nothing : { difference: text(inB.mean - inA.mean) + (isRate ? ' points' : ''), interval: `${text(interval.low)} to ${text(interval.high)}` }),
 		words: sentence(verdict(interval, fewer), fewer, 'score', { more: `${nameB} is rated higher than ${nameA}.`, less: `${nameB} is rated lower than ${nameA}.` }),
 	}
@@ -508,7 +493,7 @@ function plain(a, b) {
 	const requests = (/** @type {Figures} */ one) => one.requests
 	/** @type {[string, (one: Figures) => number | null, (one: Figures) => number, (n: number) => string][]} */
 	const figures = [
-		['Cost of a request', costEach, (one) => one.requests - one.unknown, costText],
+		['Cost of a request', costEach, (one) => one.requests - one.unknown, paidText],
 		['Duration, p50', (one) => one.duration_ms?.p50 ?? null, requests, durationText],
 		['Duration, p95', (one) => one.duration_ms?.p95 ?? null, requests, durationText],
 		['First content, p50', (one) => one.first_content_ms?.p50 ?? null, (one) => one.streamed, durationText],
@@ -518,7 +503,7 @@ function plain(a, b) {
 		return inA === null && inB === null ? [] : [{
 			name, inA: number(inA === null ? '–' : text(inA)), inB: number(inB === null ? '–' : text(inB)),
 			difference: change === null || Math.min(count(a), count(b)) < fewest ? '–' : `${signedText(100 * change, 1)} %`, interval: '–',
-			words: h('span', { class: 'muted' }, Math.min(count(a), count(b)) < fewest ? 'Too few to tell.' : change !== null && Math.abs(change) <= 0.1 ? 'Within 10 %.' : ''),
+			words: h('span.muted', Math.min(count(a), count(b)) < fewest ? 'Too few to tell.' : change !== null && Math.abs(change) <= 0.1 ? 'Within 10 %.' : ''),
 		}]
 	})
 }
@@ -535,7 +520,7 @@ const ranges = {
 /** @type {MakeView} */
 export function usageView(context) {
 	const { at } = context
-	const frame = presetFrame(context, 'usage', (preset) => {
+	return presetFrame(context, 'usage', 'Usage', (preset) => {
 		const parts = splits(context, () => preset)
 		const { element, redraw } = usage(context, {
 			name: at.slug, by: ['version', 'label', 'model', 'status'],
@@ -543,14 +528,13 @@ export function usageView(context) {
 			below: (report) => parts.show(report.by === 'version' ? preset.data.labels : {}, report.from), history: session.mayChange() ? presetPath(at, 'history', { limit: 100 }) : '',
 		})
 		return {
-			element: h('div', null, h('h2', { class: 'unseen' }, 'Usage'), element),
+			element: h('div', h('h2.unseen', 'Usage'), element),
 			update: (next) => {
 				preset = next
 				redraw()
 			},
 		}
 	})
-	return { ...frame, title: `Usage · ${at.slug}` }
 }
 
 /** @type {MakeView} */
@@ -558,22 +542,22 @@ export function workspaceUsageView(context) {
 	const { workspace } = context
 	return {
 		title: `Usage · ${workspace}`,
-		element: h('div', null,
-			h('p', { class: 'crumbs' }, h('a', { href: toPresets(workspace) }, 'Presets')),
-			h('div', { class: 'heading' }, h('h1', null, 'Usage of ', user(workspace))),
-			h('h2', { class: 'unseen' }, 'Figures'),
+		element: h('div',
+			h('p.crumbs', h('a', { href: toPresets(workspace) }, 'Presets')),
+			h('div.heading', h('h1', 'Usage of ', user(workspace))),
+			h('h2.unseen', 'Figures'),
 			session.mayChange() ? usage(context, {
 				name: workspace, by: ['preset', 'version', 'label', 'model', 'key', 'status'],
 				path: (query) => `/workspaces/${encodeURIComponent(workspace)}/usage${search(query)}`, address: (query) => toWorkspaceUsage(workspace, query),
 				below: () => null, history: '', keyNames: hasKeys && session.mayIssueKeys() ? () => keyNames(context) : undefined,
-			}).element : h('p', { class: 'note' }, 'This is an inference key. It sees the usage of each preset, but that of a workspace needs a management key.')),
+			}).element : h('p.note', 'This is an inference key. It sees the usage of each preset, but that of a workspace needs a management key.')),
 	}
 }
 
 /** Names the keys of a workspace by their ids. @param {Context} context @returns {Promise<Map<string, string>>} */
 async function keyNames({ workspace, signal }) {
 	const all = await api.readAll((offset) => '/keys' + search({ workspace_id: workspace, include_disabled: 'true', offset, limit: 100 }), 10000, signal)
-	return new Map(all.map((key) => [key.id, nameOf(key)]))
+	return new Map(all.map((key) => [key.id, keyName(key)]))
 }
 
 /** @param {Context} context @param {UsageScope} scope */
@@ -582,7 +566,7 @@ function usage(context, scope) {
 	const one = (/** @type {string} */ name, /** @type {string[]} */ all) => all.find((value) => value === query.get(name)) ?? all[0]
 	const state = { range: one('range', Object.keys(ranges)), by: one('by', scope.by), step: one('step', ['', 'hour', 'day']), from: query.get('from') ?? '', to: query.get('to') ?? '' }
 	/** @type {ChartState} */
-	const chartState = { marked: '', open: new Set() }
+	const chartState = { marked: '', isOpen: false }
 	const step = () => (state.range === '24h' ? 'hour' : state.step || ranges[state.range].step)
 	// The path stays the same until the next step begins, so that its answer is known.
 	const time = () => {
@@ -639,7 +623,7 @@ function usage(context, scope) {
 		state[name] = /** @type {HTMLInputElement} */ (target).value
 		update()
 	} })
-	const dates = h('span', { class: 'actions', hidden: state.range !== 'custom' }, dateOf('from'), ' to ', dateOf('to'))
+	const dates = h('span.actions', { hidden: state.range !== 'custom' }, dateOf('from'), ' to ', dateOf('to'))
 	const steps = choice(['hour', 'day'].map((value) => ({ value, text: value })), step(), {
 		'data-key': 'step', disabled: state.range === '24h', onchange: () => {
 			state.step = steps.value
@@ -657,6 +641,10 @@ function usage(context, scope) {
 		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal), 'text/csv')
 		say('The report is downloaded.')
 	}), { 'data-key': 'csv' })
+	const letters = h('span', currency.code), inCurrency = button([h('span.unseen', 'Costs in '), letters], () => chooseCurrency(context, () => {
+		letters.textContent = currency.code
+		shown.redraw()
+	}), { 'data-key': 'currency', title: 'The currency of costs' })
 
 	const shown = live(context, asked, ({ data }) => {
 		if (path() !== asked) {
@@ -669,8 +657,8 @@ function usage(context, scope) {
 			: empty(state.range)
 	}, { lines: 12 })
 	return {
-		element: h('div', { class: 'usage' },
-			h('div', { class: 'filters' }, field('Last', range), dates, field('By', by), field('Step', steps), h('span', { class: 'gap' }), save),
+		element: h('div.usage',
+			h('div.filters', field('Last', range), dates, field('By', by), field('Step', steps), h('span.gap'), inCurrency, save),
 			place, shown.element),
 		redraw: shown.redraw,
 	}
@@ -678,9 +666,9 @@ function usage(context, scope) {
 
 /** @param {string} range */
 function empty(range) {
-	return h('div', { class: 'empty' },
-		h('h3', null, range === 'custom' ? 'No request was measured in this time' : `No request was measured in the last ${ranges[range].text}`),
-		h('p', null, 'A request shows here within 15 seconds of its answer’s end. The server measures only with ', h('code', null, 'usage'), ' in its Caddyfile:'),
+	return h('div.empty',
+		h('h3', range === 'custom' ? 'No request was measured in this time' : `No request was measured in the last ${ranges[range].text}`),
+		h('p', 'A request shows here within 15 seconds of its answer’s end. The server measures only with ', h('code', 'usage'), ' in its Caddyfile:'),
 		snippet('presets {\n\tinference {\n\t\tusage\n\t}\n}', 'the Caddyfile with usage'))
 }
 

@@ -2,15 +2,13 @@
 
 import { api as apiPath } from './addresses.js'
 import { code, field, fill, h } from './elements.js'
-import { readTemplates, refOf, targetChoices } from './target.js'
-import { snippet } from './copy.js'
-import { presetFrame } from './preset.js'
-import { errorBox, readUntilDone } from './states.js'
+import { presetFrame, readTemplates, refOf, targetChoices } from './preset.js'
+import { errorBox, readUntilDone, snippet } from './states.js'
 
 /** @type {MakeView} */
 export function useView(context) {
 	const { slug } = context.at
-	const frame = presetFrame(context, 'use', (preset, select) => {
+	return presetFrame(context, 'use', 'Use it', (preset, select) => {
 		const ref = targetChoices(context, preset, refOf(context.address), [{ value: '', text: 'what is live' }])
 		const place = h('div')
 		const show = async () => {
@@ -20,8 +18,8 @@ export function useView(context) {
 				if (asked === ref.value) {
 					const { names } = template
 					fill(place,
-						names.length > 0 && h('p', { class: 'intro' }, 'It is a template. Each request gives a value for each variable: ', code(names.join(', ')), '.', asked && ' OpenRouter’s client cannot name a version together with variables.'),
-						h('div', { class: 'snippets' }, snippets(slug, asked, template).map(([name, text]) => h('section', null, h('h3', null, name), snippet(text, `the snippet for ${name}`)))))
+						names.length > 0 && h('p.intro', 'It is a template. Each request gives a value for each variable: ', code(names.join(', ')), '.', asked && ' OpenRouter’s client cannot name a version together with variables.'),
+						h('div.snippets', snippets(slug, asked, template).map(([name, text]) => h('section', h('h3', name), snippet(text, `the snippet for ${name}`)))))
 				}
 			} catch (thrown) {
 				if (asked === ref.value && !context.signal.aborted) {
@@ -36,10 +34,10 @@ export function useView(context) {
 			look()
 		})
 		return {
-			element: h('div', null,
-				h('h2', null, 'Use it'),
-				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', code(`@preset/${slug}`), ', and use an inference key.'),
-				h('div', { class: 'filters' }, field('Version or label', ref)),
+			element: h('div',
+				h('h2', 'Use it'),
+				h('p.intro', 'Programs name the preset as their model, ', code(`@preset/${slug}`), ', and use an inference key.'),
+				h('div.filters', field('Version or label', ref)),
 				place),
 			update: (next) => {
 				preset = next
@@ -47,7 +45,6 @@ export function useView(context) {
 			},
 		}
 	})
-	return { ...frame, title: `Use it · ${slug}` }
 }
 
 /**

@@ -1,14 +1,11 @@
 // The workspaces: list, create, change and delete them.
 
 import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage, workspacePath } from './addresses.js'
-import { button, choice, field, fill, h, row, showIssues, table, textInput, user, when } from './elements.js'
+import { button, choice, field, fill, h, rowAction, showIssues, table, textInput, user, when } from './elements.js'
+import { costText, countOf, countText, errorRate, percentText, sumOf } from './figures.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { conflict, failed } from './conflict.js'
-import { ask } from './dialogs.js'
-import { pagedList } from './states.js'
-import { say } from './status.js'
-import { costText, countOf, countText, errorRate, percentText, sumOf } from './usage_figures.js'
+import { ask, conflict, failed, pagedList, say } from './states.js'
 
 const limit = 50
 
@@ -16,33 +13,31 @@ const limit = 50
 export function workspacesView(context) {
 	const title = 'Workspaces'
 	if (!session.mayChange()) {
-		return { title, element: h('div', null, h('h1', null, title), h('p', { class: 'note' }, 'This is an inference key. It acts in one workspace, and only a management key sees the others.')) }
+		return { title, element: h('div', h('h1', title), h('p.note', 'This is an inference key. It acts in one workspace, and only a management key sees the others.')) }
 	}
 	let queue = Promise.resolve() // a report at a time
 	const list = pagedList(context, limit, (offset) => '/workspaces' + search({ offset, limit }), (answer) =>
-		table('Workspaces', ['Workspace', 'Presets', '24 hours', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
+		table('Workspaces', answer.data.map((/** @type {Workspace} */ workspace) => {
 			const { slug, name, default_text_model: model, disabled_server_tools: tools, limits, budgets } = workspace
-			const [presets, used] = [0, 1].map(() => h('span', { class: 'number' }))
+			const [presets, used] = [0, 1].map(() => h('span.number'))
 			queue = queue.then(() => (context.signal.aborted ? undefined : figures(context, slug, presets, used))).catch(() => {}) // the list does without
-			/** @param {string} text @param {(context: Context, slug: string) => unknown} run */
-			const action = (text, run) => button(text, () => run(context, slug), { class: 'small', 'data-key': `${text} ${slug}`, 'aria-label': `${text} ${slug}` })
-			return row([
-				['Workspace', h('div', { class: 'who' }, h('div', null, h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug },
-					name !== slug && h('span', { class: 'name' }, user(name)), h('span', { class: name === slug ? 'slug name' : 'slug muted' }, user(slug))),
-				h('span', { class: 'labels' }, model && h('span', { class: 'state' }, user(model)), tools?.length && h('span', { class: 'state' }, `${tools.length} tools disabled`), limits && h('span', { class: 'state' }, 'limits'), budgets && h('span', { class: 'state' }, 'budgets'))))],
+			return [
+				['Workspace', h('div.who', h('div', h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug },
+					name !== slug && h('span.name', user(name)), h('span', { class: name === slug ? 'slug name' : 'slug muted' }, user(slug))),
+				h('span.labels', model && h('span.state', user(model)), tools?.length && h('span.state', `${tools.length} tools disabled`), limits && h('span.state', 'limits'), budgets && h('span.state', 'budgets'))))],
 				['Presets', presets], ['24 hours', used],
 				['Created', when(workspace.created_at)],
-				['Actions', h('span', { class: 'actions' }, action('Change', change), session.mayCreateWorkspaces() && action('Delete', remove),
-					h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'),
-					h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
-			])
+				['Actions', h('span.actions', rowAction('Change', slug, () => change(context, slug)), session.mayCreateWorkspaces() && rowAction('Delete', slug, () => remove(context, slug)),
+					h('a.small', { href: toWorkspaceUsage(slug), 'aria-label': `Usage of ${slug}` }, 'Usage'),
+					h('a.small', { href: toWorkspaceHistory(slug), 'aria-label': `History of ${slug}` }, 'History'))],
+			]
 		})))
 	return {
 		title,
-		element: h('div', null,
-			h('div', { class: 'heading' },
-				h('h1', null, title),
-				h('div', { class: 'actions' }, session.mayCreateWorkspaces() && button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
+		element: h('div',
+			h('div.heading',
+				h('h1', title),
+				h('div.actions', session.mayCreateWorkspaces() && button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
 			list),
 	}
 }
@@ -53,7 +48,7 @@ async function figures({ signal }, slug, ...[presets, used]) {
 	const [list, { data }] = await Promise.all([api.read('/presets' + search({ workspace_id: slug, limit: 1 }), signal), api.read(workspacePath(slug, 'usage') + search({ by: 'status', step: 'hour', from }), signal)])
 	const total = sumOf(data.series.map((/** @type {UsageSeries} */ series) => series.total))
 	presets.textContent = countText(list.total)
-	fill(used, countOf(total.requests, 'request'), total.requests > 0 && h('span', { class: 'below' }, `${percentText(errorRate(total))} errors`, total.cost && ` · ${costText(Number(total.cost))}`))
+	fill(used, countOf(total.requests, 'request'), total.requests > 0 && h('span.below', `${percentText(errorRate(total))} errors`, total.cost && ` · ${costText(Number(total.cost))}`))
 }
 
 /** Makes the fields of a workspace. @param {Partial<Workspace>} workspace */
@@ -64,7 +59,7 @@ function settingsForm(workspace) {
 	const description = h('textarea', { value: workspace.description ?? '', rows: 3, maxlength: 500, dir: 'auto' })
 	const model = input(workspace.default_text_model), imageModel = input(workspace.default_image_model)
 	const sort = choice(['', 'price', 'throughput', 'latency', 'exacto'].map((value) => ({ value, text: value || 'none' })), workspace.default_provider_sort ?? '')
-	const tools = h('textarea', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, class: 'mono', spellcheck: 'false' })
+	const tools = h('textarea.mono', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, spellcheck: 'false' })
 	slug.disabled = workspace.slug === 'default'
 	/** @type {Record<string, Control>} */
 	const controls = { slug, name, description, default_text_model: model, default_image_model: imageModel, default_provider_sort: sort, disabled_server_tools: tools }
@@ -125,9 +120,9 @@ function remove(context, slug) {
 		const isDefault = slug === 'default'
 		const typed = textInput({ autofocus: true, oninput: () => (confirm.disabled = typed.value !== slug) })
 		const { confirm } = ask(context, 'Delete', `Delete ${slug}?`, [
-			h('p', null, `This removes the workspace with ${total === 1 ? 'its one preset' : `all its ${total} presets`}, their versions and labels. It cannot be undone.`),
-			isDefault && h('p', null, 'The workspace default is created again at once, empty.'),
-			field('Slug', typed, h('span', null, 'Type ', h('code', null, user(slug)), ' to delete it.')),
+			h('p', `This removes the workspace with ${total === 1 ? 'its one preset' : `all its ${total} presets`}, their versions and labels. It cannot be undone.`),
+			isDefault && h('p', 'The workspace default is created again at once, empty.'),
+			field('Slug', typed, h('span', 'Type ', h('code', user(slug)), ' to delete it.')),
 		], async () => {
 			await api.change('DELETE', path + search({ confirm_default_workspace_deletion: isDefault ? 'true' : '' }), undefined, seen.tag)
 			say(`The workspace ${slug} is deleted.`)
