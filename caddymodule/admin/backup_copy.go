@@ -145,7 +145,7 @@ func (c copier) run() (name string, err error) {
 		}
 		if digest == end.Digest {
 			fmt.Fprintf(c.messages, "Nothing has changed since %s.\n", c.at.path(newest))
-			return "", c.tell(begun)
+			return "", errors.Join(c.tell(begun), c.finish(newest))
 		}
 	}
 	stat, err := file.Stat()
@@ -223,7 +223,10 @@ func (r rotation) lastUntil(until string) (name string, err error) {
 			name = each
 		}
 	}
-	if name == "" {
+	switch {
+	case len(all) == 0:
+		return "", fmt.Errorf("%s has no copies", r.place.path(""))
+	case name == "":
 		return "", fmt.Errorf("%s has no copy that was made until then, of %d", r.place.path(""), len(all))
 	}
 	return name, nil

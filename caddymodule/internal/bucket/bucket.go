@@ -85,7 +85,7 @@ func endpointOf(text string) (*url.URL, error) {
 	}
 	ip := net.ParseIP(u.Hostname())
 	isLocal := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-	if u.Scheme != "https" && !(u.Scheme == "http" && isLocal) {
+	if u.Scheme != "https" && (u.Scheme != "http" || !isLocal) {
 		return nil, errors.New("AWS_ENDPOINT_URL: want https, or http for a server on this machine: anyone on the way can read what http sends")
 	}
 	return u, nil
