@@ -128,7 +128,7 @@ func TestEncryptedBucket(t *testing.T) {
 	key := storagetest.KeyFile(t, storagetest.KeyDigits)
 	s.Folder = caddytest.Folder(t)
 	s.load(s.Folder, key)
-	if _, _, err := s.run("backup", "s3://bucket/a"); err == nil || !strings.Contains(err.Error(), "need --encryption-key-file") || len(to.Names()) > 0 {
+	if _, _, err := s.run("backup", "s3://bucket/a"); err == nil || !strings.Contains(err.Error(), "needs --encryption-key-file") || len(to.Names()) > 0 {
 		t.Errorf("without the key: got %v, and %q", err, to.Names())
 	}
 	s.must("backup", "--encryption-key-file", key, "s3://bucket/a")

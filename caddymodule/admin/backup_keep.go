@@ -252,7 +252,7 @@ func (t *client) rotate(cmd *cobra.Command, name string, keep int, key []byte) e
 func verifyNew(ctx context.Context, messages io.Writer, file io.ReaderAt, key []byte) error {
 	switch v := verifyBackup(ctx, messages, file, key); {
 	case v.Error != "" && len(key) == 0 && v.Backup != nil && v.Backup.Encrypted:
-		return errors.New("the backup is encrypted, so --keep and copies need --encryption-key-file to verify it; nothing was removed")
+		return errors.New("the backup is encrypted, so it needs --encryption-key-file to be verified; nothing was removed")
 	case v.Error != "":
 		return fmt.Errorf("the new backup is not kept, and nothing was removed: %s", v.Error)
 	case v.Damaged:
