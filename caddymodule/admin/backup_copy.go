@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxCopyAge bounds what a command says of the age of a copy, in seconds.
-	maxCopyAge = 100 * 365 * 24 * 60 * 60
+	maxCopyAge = 10 * 365 * 24 * 60 * 60
 	// firstRetry is the pause after a copy failed. It doubles with each failure, up to --every.
 	firstRetry = 10 * time.Second
 )

@@ -141,7 +141,7 @@ func TestCopyState(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	before := time.Now()
 	s.Admin("POST", "/presets/backup/copied?age=3600", "").Want(t, 200, fmt.Sprintf(`"last_copy":"%s`, before.Add(-time.Hour).UTC().Format("2006-01-02T")))
-	for _, age := range []string{"-1", "x", "3153600001"} {
+	for _, age := range []string{"-1", "x", "315360001"} {
 		s.Admin("POST", "/presets/backup/copied?age="+age, "").Want(t, 400, "age: must be a number")
 	}
 	s.Reload(caddytest.Standard)
