@@ -80,7 +80,7 @@ func (t *client) copyBackups(cmd *cobra.Command, address string, keep int, every
 		return err
 	}
 	at := bucketPlace{b, ctx}
-	c := copier{client: t, rotation: rotation{at, keep, cmd.ErrOrStderr(), commitIn}, at: at, key: key}
+	c := copier{client: t, rotation: rotation{at, keep, cmd.ErrOrStderr(), remembered(commitIn)}, at: at, key: key}
 	last, retry := "never", firstRetry
 	for {
 		begun := time.Now()
@@ -103,6 +103,21 @@ func (t *client) copyBackups(cmd *cobra.Command, address string, keep int, every
 			return nil
 		case <-time.After(pause):
 		}
+	}
+}
+
+// remembered returns a function that asks for the commit of a copy once, because copies do not change.
+func remembered(commit func(place, string) (uint64, error)) func(place, string) (uint64, error) {
+	commits := map[string]uint64{}
+	return func(of place, name string) (uint64, error) {
+		if known, ok := commits[name]; ok {
+			return known, nil
+		}
+		found, err := commit(of, name)
+		if err == nil {
+			commits[name] = found
+		}
+		return found, err
 	}
 }
 

@@ -207,3 +207,22 @@ func TestRotationCutOff(t *testing.T) {
 		t.Errorf("got %q, want %q alone", got, path)
 	}
 }
+
+// TestRememberedCommits asks once for the commit of a copy, and again after an error.
+func TestRememberedCommits(t *testing.T) {
+	asked, fails := 0, errors.New("deliberate")
+	commit := remembered(func(place, string) (uint64, error) {
+		if asked++; asked == 1 {
+			return 0, fails
+		}
+		return 7, nil
+	})
+	if _, err := commit(nil, "a"); !errors.Is(err, fails) {
+		t.Errorf("got error %v", err)
+	}
+	for range 3 {
+		if got, err := commit(nil, "a"); got != 7 || err != nil || asked != 2 {
+			t.Errorf("got %d, %v, asked %d times", got, err, asked)
+		}
+	}
+}
