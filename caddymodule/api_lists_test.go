@@ -143,6 +143,7 @@ func TestServerState(t *testing.T) {
 			Stores  []struct {
 				Current, Available, Writable, Damaged bool
 				Backup                                *string `json:"last_backup"`
+				Copy                                  *string `json:"last_copy"`
 				Details                               struct {
 					Free int64 `json:"free_bytes"`
 				}
@@ -167,12 +168,16 @@ func TestServerState(t *testing.T) {
 	if len(before.Stores) != 1 || before.Version == "" || !before.Usage.Measured || len(before.Webhooks) != 1 || before.Webhooks[0].Delivery != nil || before.Webhooks[0].Host != receiver {
 		t.Fatalf("got %+v", before)
 	}
-	if at := before.Stores[0]; !at.Current || !at.Available || !at.Writable || at.Damaged || at.Backup != nil || at.Details.Free == 0 || at.Nodes != nil {
+	if at := before.Stores[0]; !at.Current || !at.Available || !at.Writable || at.Damaged || at.Backup != nil || at.Copy != nil || at.Details.Free == 0 || at.Nodes != nil {
 		t.Errorf("got %+v", at)
 	}
 	send(t, "GET", "http://"+s.admin+"/presets/backup", "").want(t, 200)
+	send(t, "POST", "http://"+s.admin+"/presets/backup/copied", "").want(t, 200)
 	s.preset("p", `{}`)
-	if !s.eventually(func() bool { d := state().Data; return d.Stores[0].Backup != nil && d.Webhooks[0].Delivery != nil }) {
+	if !s.eventually(func() bool {
+		d := state().Data
+		return d.Stores[0].Backup != nil && d.Stores[0].Copy != nil && d.Webhooks[0].Delivery != nil
+	}) {
 		t.Errorf("got %+v", state())
 	}
 	only := s.issue(`{"kind":"management","only_workspace":true}`)

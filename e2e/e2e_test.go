@@ -64,8 +64,10 @@ func read(t *testing.T, file string) string {
 func TestMain(m *testing.M) {
 	code := m.Run()
 	servertest.RemoveCaddy()
-	if pythons.folder != "" {
-		_ = os.RemoveAll(pythons.folder)
+	for _, folder := range []string{pythons.folder, s3Built.folder} {
+		if folder != "" {
+			_ = os.RemoveAll(folder)
+		}
 	}
 	os.Exit(code)
 }

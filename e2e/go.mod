@@ -12,11 +12,15 @@ require (
 )
 
 require (
+	github.com/DataDog/sketches-go v1.4.8 // indirect
+	github.com/andybalholm/brotli v1.2.8 // indirect
 	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/wI2L/jsondiff v0.7.1 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 require (

@@ -84,6 +84,7 @@ func Routes(schemas *schema.Schemas) []Route {
 		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},
 		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: schemas.Pruning, Query: "store", run: pruneVersions},
 		{Name: "backup_get", Method: http.MethodGet, Path: "backup", Query: "store", run: getBackup},
+		{Name: "backup_copied", Method: http.MethodPost, Path: "backup/copied", Query: "store age", run: recordCopy},
 		{Name: "store_restore", Method: http.MethodPost, Path: "restore", Dump: true, Query: "store", run: restoreStore},
 		{Name: "store_verify", Method: http.MethodPost, Path: "verify", Query: "store", run: verifyStore},
 		{Name: "health_get", Method: http.MethodGet, Path: "health", Query: "store", serve: serveHealth},

@@ -49,10 +49,12 @@ func backupCommand() *cobra.Command {
 	var (
 		target  client
 		keep    int
+		every   time.Duration
 		keyFile string
 	)
 	backup := &cobra.Command{
-		Use:   "backup [--encryption-key-file <file>] <file>|-  or  backup --keep <count> [--encryption-key-file <file>] <folder>",
+		Use: "backup [--encryption-key-file <file>] <file>|-  or  backup --keep <count> [--encryption-key-file <file>] <folder>" +
+			"  or  backup [--keep <count>] [--every <duration>] [--encryption-key-file <file>] s3://<bucket>/<prefix>",
 		Short: "Makes a backup of a running server's store",
 		Long: `
 Writes a snapshot of the whole store to a new file, or for - to standard output, while the server
@@ -65,13 +67,22 @@ With --keep the backup is presets-<time in UTC>.backup in a folder, and is verif
 takes the key of an encrypted store. Then the oldest backups that this command made there are
 removed, beyond so many of the newest. None is removed if the new one fails, or if it ends at an
 earlier commit than an older one: then it is of another store, or of a restored one, and the
-command fails. Give each store a folder of its own. The path is printed on standard output.`,
+command fails. Give each store a folder of its own. The path is printed on standard output.
+
+With s3://bucket/prefix the backup is verified here, in an unnamed file in $TMPDIR, and then copied to a
+bucket of S3 or of a server with its API, under the same names. If the newest copy there has the same
+digest, none is made. Without --keep all copies stay. --every goes on, and tries again after a failure.
+The server's metric and state tell the age of the last copy. AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY are the credentials, or AWS_SHARED_CREDENTIALS_FILE and AWS_PROFILE name them.
+AWS_ENDPOINT_URL, AWS_REGION and AWS_CA_BUNDLE tell where the server is.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isRotation := cmd.Flags().Changed("keep")
 			switch {
 			case isRotation && keep < 1:
 				return errors.New("--keep: must be at least 1")
+			case every < 0 || every > 0 && !isInBucket(args[0]):
+				return errors.New("--every: must be a positive duration, for a copy to s3://bucket/prefix")
 			case !isRotation && args[0] == "-" && terminal.Is(cmd.OutOrStdout()):
 				return errors.New("standard output is a terminal: redirect the backup to a file or a pipe")
 			}
@@ -79,8 +90,13 @@ command fails. Give each store a folder of its own. The path is printed on stand
 			if err != nil {
 				return err
 			}
-			write := func(to io.Writer) error { return target.backupTo(cmd.ErrOrStderr(), to, key) }
+			write := func(to io.Writer) error {
+				_, _, err := target.backupTo(cmd.ErrOrStderr(), to, key)
+				return err
+			}
 			switch {
+			case isInBucket(args[0]):
+				return target.copyBackups(cmd, args[0], keep, every, key)
 			case isRotation:
 				return target.rotate(cmd, args[0], keep, key)
 			case args[0] == "-":
@@ -92,17 +108,18 @@ command fails. Give each store a folder of its own. The path is printed on stand
 	}
 	target.flags(backup)
 	flags := backup.Flags()
-	flags.IntVar(&keep, "keep", 0, "Make the backup in a folder, and keep so many of the newest there")
+	flags.IntVar(&keep, "keep", 0, "Make the backup in a folder or a bucket, and keep so many of the newest there")
+	flags.DurationVar(&every, "every", 0, "Copy to the bucket that often, until the command is stopped")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key to encrypt the backup with, that of an encrypted store; - is standard input")
 	return backup
 }
 
 // backupTo copies a backup from the server, checks it and describes it in messages. With a key
 // the copy is encrypted.
-func (t *client) backupTo(messages, to io.Writer, key []byte) error {
+func (t *client) backupTo(messages, to io.Writer, key []byte) (dump.Info, dump.End, error) {
 	response, err := t.send(http.MethodGet, Path+"backup", nil, nil)
 	if err != nil {
-		return err
+		return dump.Info{}, dump.End{}, err
 	}
 	defer response.Body.Close()
 	p := terminal.NewProgress(messages, response.Body, 0)
@@ -110,9 +127,9 @@ func (t *client) backupTo(messages, to io.Writer, key []byte) error {
 	p.Done()
 	switch {
 	case errors.Is(err, dump.ErrUnusable):
-		return fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
+		return info, end, fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
 	case err != nil:
-		return err
+		return info, end, err
 	}
 	encrypted := "not encrypted"
 	if key != nil || info.Encrypted() {
@@ -120,7 +137,7 @@ func (t *client) backupTo(messages, to io.Writer, key []byte) error {
 	}
 	_, err = fmt.Fprintf(messages, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
 		info.Commit, encrypted, humanize.IBytes(uint64(p.Bytes())), p.Elapsed(), end.Records, end.Digest)
-	return err
+	return info, end, err
 }
 
 func copyBackup(to io.Writer, p *terminal.Progress, key []byte) (dump.Info, dump.End, error) {

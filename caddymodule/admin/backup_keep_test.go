@@ -16,9 +16,10 @@ import (
 )
 
 // rotated is a rotation for tests. Its backups are texts.
-func rotated(folder string, keep int, at time.Time, messages io.Writer) rotation {
-	return rotation{
-		folder: folder, keep: keep, now: func() time.Time { return at }, messages: messages,
+func rotated(in string, keep int, at time.Time, messages io.Writer) folderRotation {
+	return folderRotation{
+		rotation: rotation{place: folder(in), keep: keep, messages: messages, commit: func(place, string) (uint64, error) { return 7, nil }},
+		folder:   folder(in), now: func() time.Time { return at },
 		write: func(to io.Writer) error { _, err := io.WriteString(to, "whole"); return err },
 		verify: func(name string) error {
 			if content, err := os.ReadFile(name); err != nil || string(content) != "whole" {
@@ -26,7 +27,6 @@ func rotated(folder string, keep int, at time.Time, messages io.Writer) rotation
 			}
 			return nil
 		},
-		commit: func(string) (uint64, error) { return 7, nil },
 	}
 }
 
@@ -108,12 +108,12 @@ func TestRotationFails(t *testing.T) {
 	}
 	before := filesIn(t, folder)
 	fails := errors.New("deliberate")
-	for what, change := range map[string]func(*rotation){
-		"written": func(r *rotation) {
+	for what, change := range map[string]func(*folderRotation){
+		"written": func(r *folderRotation) {
 			r.write = func(to io.Writer) error { _, _ = io.WriteString(to, "who"); return fails }
 		},
-		"verified": func(r *rotation) { r.verify = func(string) error { return fails } },
-		"renamed": func(r *rotation) {
+		"verified": func(r *folderRotation) { r.verify = func(string) error { return fails } },
+		"renamed": func(r *folderRotation) {
 			r.verify = func(name string) error { return errors.Join(os.Remove(name)) }
 		},
 	} {
@@ -144,20 +144,20 @@ func TestRotationOrder(t *testing.T) {
 		"the new is lower":                   {[]uint64{7, 8, 2}, "ends at commit 2, and the older presets-20261125T130000.005Z.backup at commit 8."},
 		"lower than the one before the last": {[]uint64{9, 2, 3}, "ends at commit 2, and the older presets-20261125T120000.005Z.backup at commit 9."},
 		"lower before":                       {[]uint64{7, 2, 8}, "ends at commit 2, and the older"},
-		"not readable":                       {[]uint64{0, 8, 9}, "presets-20261125T120000.005Z.backup cannot be compared with the others; move it out of the folder: deliberate"},
+		"not readable":                       {[]uint64{0, 8, 9}, "presets-20261125T120000.005Z.backup cannot be compared with the others; move it away: deliberate"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			folder := t.TempDir()
 			commits := make(map[string]uint64)
 			for n, commit := range tc.commits {
-				commits[filepath.Join(folder, nameOf(noon.Add(time.Duration(n)*time.Hour)))] = commit
+				commits[nextName(noon.Add(time.Duration(n)*time.Hour), nil)] = commit
 			}
 			var err error
 			for n := range tc.commits {
 				r := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard)
 				if n == len(tc.commits)-1 {
 					r.keep = 1
-					r.commit = func(name string) (uint64, error) {
+					r.commit = func(_ place, name string) (uint64, error) {
 						if commits[name] == 0 {
 							return 0, damaged
 						}
@@ -186,7 +186,7 @@ func TestRotationOrder(t *testing.T) {
 // file is removed.
 func TestRotationCutOff(t *testing.T) {
 	folder := t.TempDir()
-	left := filepath.Join(folder, nameOf(noon.Add(-time.Hour))+partialSuffix)
+	left := filepath.Join(folder, nextName(noon.Add(-time.Hour), nil)+partialSuffix)
 	if err := os.WriteFile(left, []byte("who"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -205,5 +205,24 @@ func TestRotationCutOff(t *testing.T) {
 	}
 	if got := filesIn(t, folder); !slices.Equal(got, []string{filepath.Base(path)}) {
 		t.Errorf("got %q, want %q alone", got, path)
+	}
+}
+
+// TestRememberedCommits asks once for the commit of a copy, and again after an error.
+func TestRememberedCommits(t *testing.T) {
+	asked, fails := 0, errors.New("deliberate")
+	commit := remembered(func(place, string) (uint64, error) {
+		if asked++; asked == 1 {
+			return 0, fails
+		}
+		return 7, nil
+	})
+	if _, err := commit(nil, "a"); !errors.Is(err, fails) {
+		t.Errorf("got error %v", err)
+	}
+	for range 3 {
+		if got, err := commit(nil, "a"); got != 7 || err != nil || asked != 2 {
+			t.Errorf("got %d, %v, asked %d times", got, err, asked)
+		}
 	}
 }

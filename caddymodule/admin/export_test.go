@@ -43,5 +43,6 @@ func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
 
 // BackupInto backs up to a writer.
 func BackupInto(address string, to io.Writer) error {
-	return (&client{address: address}).backupTo(io.Discard, to, nil)
+	_, _, err := (&client{address: address}).backupTo(io.Discard, to, nil)
+	return err
 }

@@ -69,9 +69,9 @@ func (r request) ensureDefaultWorkspace(ctx context.Context) error {
 
 func restoreCommand() *cobra.Command {
 	var target client
-	var folder, keyFile, backupKeyFile string
+	var folder, keyFile, backupKeyFile, at string
 	restore := &cobra.Command{
-		Use:   "restore [--folder <folder>] [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
+		Use:   "restore [--folder <folder>] [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-|s3://<bucket>/<prefix> [--at <time>]",
 		Short: "Makes a store from a backup of any engine",
 		Long: `
 With --folder it makes a store of the engine Badger, in a folder that is missing or empty, without
@@ -82,7 +82,10 @@ Without --folder it restores into the store of a running server, such as one in 
 store must be new: it may hold only the records of a server's first start. It is unavailable
 until a restore has succeeded, also after an error or an interruption.
 
-- is standard input. --backup-key-file names the key of an encrypted backup, and refuses one
+- is standard input. s3://bucket/prefix is the newest copy there, or with --at the last one that was
+made until a time as RFC 3339, and s3://bucket/prefix/name the copy of a name: see backup.
+
+--backup-key-file names the key of an encrypted backup, and refuses one
 that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,7 +100,7 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			if err != nil {
 				return err
 			}
-			b, err := openBackup(cmd, args[0])
+			b, err := openBackup(cmd, args[0], at)
 			if err != nil {
 				return err
 			}
@@ -137,34 +140,51 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 	flags.StringVar(&folder, "folder", "", "The folder to make the store in, missing or empty; default: the store of a running server")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key to encrypt the store with; default: it is not encrypted")
 	flags.StringVar(&backupKeyFile, "backup-key-file", "", "The file of the key that the backup is encrypted with; default: that of --encryption-key-file")
+	flags.StringVar(&at, "at", "", "Restore the last copy in a bucket that was made until this time; default: the newest")
 	return restore
 }
 
 type backupFile struct {
 	io.ReadCloser
-	file       *os.File // nil for standard input
-	size       int64    // 0 for standard input
+	file       file  // nil for standard input
+	size       int64 // 0 for standard input
 	key        []byte
 	isOptional bool // see dump.NewReader
 	messages   io.Writer
 }
 
-// openBackup opens a backup. - is standard input.
-func openBackup(cmd *cobra.Command, name string) (*backupFile, error) {
+// file is a file of a backup.
+type file interface {
+	io.ReadSeekCloser
+	io.ReaderAt
+	Stat() (os.FileInfo, error)
+}
+
+// openBackup opens a backup. - is standard input. at chooses one of a bucket, if it is not empty.
+func openBackup(cmd *cobra.Command, name, at string) (*backupFile, error) {
 	b := &backupFile{messages: cmd.ErrOrStderr()}
-	if name == "-" {
+	var err error
+	switch {
+	case isInBucket(name):
+		b.file, err = fetchCopy(cmd.Context(), b.messages, name, at)
+	case at != "":
+		return nil, errors.New("--at is for copies in a bucket")
+	case name == "-":
 		b.ReadCloser = io.NopCloser(cmd.InOrStdin())
 		return b, nil
+	default:
+		b.file, err = os.Open(name)
+		err = fileowner.Explain(err, name)
 	}
-	file, err := os.Open(name)
 	if err != nil {
-		return nil, fileowner.Explain(err, name)
+		return nil, err
 	}
-	info, err := file.Stat()
+	b.ReadCloser = b.file
+	info, err := b.file.Stat()
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, b.Close())
 	}
-	b.ReadCloser, b.file, b.size = file, file, info.Size()
+	b.size = info.Size()
 	return b, nil
 }
 

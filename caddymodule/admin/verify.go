@@ -20,7 +20,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
-	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // exitDamaged is the exit code of damage and of lost data. Caddy uses the lower ones.
@@ -65,14 +64,15 @@ func verifyCommand() *cobra.Command {
 		quick, asJSON bool
 	)
 	verify := &cobra.Command{
-		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>]",
+		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>|s3://<bucket>/<prefix>]",
 		Short: "Looks for damage in a store or a backup",
 		Long: `
 Reads a whole store and finds damaged and missing records: in a folder that no server has open,
 or without a folder in the store of the running server, of any engine. In etcd it checks the
 records of one member after another. etcd's own checks compare the members and their files.
 
-With a file it checks a backup, and restores nothing. It finds what "restore" would refuse,
+With a file, or the s3://bucket/prefix of copies for the newest, it checks a backup, and restores
+nothing. It finds what "restore" would refuse,
 and records that are missing, or do not agree with each other.
 
 --quick checks a folder as a start of the server does: the checksums of all tables and the end of
@@ -133,11 +133,17 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 	if o.EncryptionKey, err = readKey(cmd, "encryption-key-file", keyFile); err != nil {
 		return v, err
 	}
-	if info, err := os.Stat(args[0]); err == nil && info.Mode().IsRegular() {
+	info, err := os.Stat(args[0])
+	if isFile := err == nil && info.Mode().IsRegular(); isFile || isInBucket(args[0]) {
 		if quick {
 			return v, errors.New("--quick is for a folder")
 		}
-		return verifyFile(cmd.Context(), cmd.ErrOrStderr(), args[0], o.EncryptionKey)
+		b, err := openBackup(cmd, args[0], "")
+		if err != nil {
+			return v, err
+		}
+		defer b.Close()
+		return verifyBackup(cmd.Context(), cmd.ErrOrStderr(), b.file, o.EncryptionKey), nil
 	}
 	var report storage.Report
 	if quick {
@@ -151,23 +157,18 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 	return newVerdict(report, err), nil
 }
 
-// verifyFile verifies a backup. The verdict has its defects, the error why it cannot be read.
-func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte) (v verdict, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return v, fileowner.Explain(err, name)
-	}
-	defer file.Close()
+// verifyBackup verifies a backup. The verdict has its defects, and why it cannot be read.
+func verifyBackup(ctx context.Context, messages io.Writer, file io.ReaderAt, key []byte) verdict {
 	m := terminal.NewMeter(messages)
 	defer m.Done()
 	info, end, report, err := dump.Verify(ctx, file, key, func(doing string, done, about int) {
 		m.Show(func() string { return fmt.Sprintf("%s %d of about %d records", doing, done, about) })
 	})
-	v = newVerdict(report, err)
+	v := newVerdict(report, err)
 	if v.isFile = true; !info.CreatedAt.IsZero() {
 		v.Backup = newBackupSummary(info, end)
 	}
-	return v, nil
+	return v
 }
 
 func (v verdict) print(w io.Writer) error {

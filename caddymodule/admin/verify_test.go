@@ -125,7 +125,7 @@ func TestBackupKeep(t *testing.T) {
 				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
 				s.load(s.Folder, key)
-				if out, _, err := run(append(args, dir)...); err == nil || out != "" || !strings.Contains(err.Error(), "--keep needs --encryption-key-file") || len(filesOf(t, dir)) > 0 {
+				if out, _, err := run(append(args, dir)...); err == nil || out != "" || !strings.Contains(err.Error(), "needs --encryption-key-file") || len(filesOf(t, dir)) > 0 {
 					t.Errorf("without the key: got %q, %v and %v", out, err, filesOf(t, dir))
 				}
 				args = append(args, "--encryption-key-file", key)

@@ -73,7 +73,7 @@ type ShowAnswer = (place: HTMLElement, name: string, path: string, request: Tria
 /** Model is one of the gateway's list. Prices are of a token, and NaN if they are not known. */
 type Model = { id: string, context: number, input: number, output: number }
 type StoreState = {
-	store: string, current: boolean, available: boolean, writable: boolean, damaged: boolean, error: string, last_backup: string | null,
+	store: string, current: boolean, available: boolean, writable: boolean, damaged: boolean, error: string, last_backup: string | null, last_copy: string | null,
 	details: { free_bytes?: number, needed_bytes?: number, damage?: number } | null, nodes: { name: string }[] | null,
 }
 type ServerState = {

@@ -27,7 +27,7 @@ type Store struct {
 	once   sync.Once
 	shared any
 
-	lastBackup atomic.Pointer[time.Time]
+	lastBackup, lastCopy atomic.Pointer[time.Time]
 
 	retry sync.Once // RevokeKey
 
@@ -105,8 +105,16 @@ func (s *Store) RecordBackup(at time.Time) { s.lastBackup.Store(&at) }
 
 // LastBackup returns when a backup was last sent whole. It is zero if none was since a
 // configuration began to use the store. It outlives reloads.
-func (s *Store) LastBackup() time.Time {
-	if at := s.lastBackup.Load(); at != nil {
+func (s *Store) LastBackup() time.Time { return timeOf(&s.lastBackup) }
+
+// RecordCopy records that a bucket has a copy of the store as it was at a time.
+func (s *Store) RecordCopy(at time.Time) { s.lastCopy.Store(&at) }
+
+// LastCopy returns the time of the last copy, as LastBackup does.
+func (s *Store) LastCopy() time.Time { return timeOf(&s.lastCopy) }
+
+func timeOf(of *atomic.Pointer[time.Time]) time.Time {
+	if at := of.Load(); at != nil {
 		return *at
 	}
 	return time.Time{}

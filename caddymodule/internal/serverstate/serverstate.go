@@ -31,8 +31,9 @@ type Store struct {
 	// Current marks the store of the site that answers.
 	Current bool `json:"current"`
 	engine.Health
-	// LastBackup is nil if none was made since this process uses the store.
+	// LastBackup and LastCopy are nil if none was made since this process uses the store.
 	LastBackup *time.Time      `json:"last_backup"`
+	LastCopy   *time.Time      `json:"last_copy"`
 	Details    *engine.Details `json:"details"`
 	// Nodes are those that use a shared store, this one first. It is nil for a store of one node.
 	Nodes []Node `json:"nodes"`
@@ -71,6 +72,9 @@ func Of(ctx context.Context, current *registry.Store, hooks []webhook.State, mea
 		store := Store{Name: name, Current: all[name] == current, Health: engine.HealthOf(ctx, use.Store)}
 		if at := all[name].LastBackup(); !at.IsZero() {
 			store.LastBackup = new(at.UTC())
+		}
+		if at := all[name].LastCopy(); !at.IsZero() {
+			store.LastCopy = new(at.UTC())
 		}
 		if reporter, ok := use.Store.(engine.DetailReporter); ok {
 			store.Details = reporter.Details()
