@@ -84,8 +84,8 @@ func (p System) Alone(dialect domain.Dialect) []jsontext.Value {
 // because some models take one system message only. In Messages an attribution stays before it.
 // goesOn tells that the merge adds items to an empty list.
 //
-// It returns none for a request that already begins with the prompt. An example is the
-// request that the preset was made from.
+// It returns none for a request that already begins with the prompt, in a message that every gateway reads
+// as one of the system. An example is the request that the preset was made from.
 func (p System) Place(dialect domain.Dialect, value jsontext.Value, goesOn bool) ([]draft.Edit, error) {
 	switch kind := value.Kind(); {
 	case dialect == domain.Chat && kind != '[':
