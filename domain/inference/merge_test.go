@@ -199,6 +199,29 @@ func TestOneSystemMessage(t *testing.T) {
 	}
 }
 
+// TestRoleOfOneReading has a first message that begins with the prompt already. Only one that every gateway
+// reads as one of the system spares another.
+func TestRoleOfOneReading(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{chat, `{"model":"m"}`, "P"})
+	resolver := r.resolver(t, inference.Config{})
+	const head = `{"role":"system","content":"P"},`
+	for first, want := range map[string]string{
+		`{"role":"system","content":"P\n\nS"}`:              "",
+		`{"content":"P","role":"developer"}`:                "",
+		`{"role":"system","Role":"user","content":"P"}`:     head,
+		`{"r\u006fle":"system","content":"P"}`:              head,
+		`{"role":"system","role":"user","content":"P"}`:     head,
+		`{"role":"user","content":"P","x":{"role":"tool"}}`: head,
+		`[{"role":"system","content":"P"}]`:                 head,
+	} {
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","messages":[` + first + `]}`)})
+		if messages := `"messages":[` + want + first + `]`; err != nil || !strings.Contains(got.Body.String(), messages) {
+			t.Errorf("%s: got %s, %v, want %s", first, got.Body, err, messages)
+		}
+	}
+}
+
 // Requests of a conversation begin with the same bytes as the one before, so caches of prefixes hit.
 func TestPrefixesStayEqual(t *testing.T) {
 	r := newResolving(t)
