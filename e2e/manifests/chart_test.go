@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -83,6 +84,8 @@ func TestChart(t *testing.T) {
 			"image=registry.example.com/presets:v1", "trustedProxies=10.1.0.0/16", "resources.limits.memory=1Gi",
 			"gateway.upstream=litellm.llm.svc:4000", "gateway.namespace=llm", "gateway.port=4000", "gateway.secret=llm-key",
 			"storage=20Gi", "backupStorage=30Gi", "seLinuxLevel=s0:c1\\,c2", "etcd.endpoints=https://etcd.db.svc:2379", "etcd.namespace=db",
+			"env[0].name=MORE", "env[0].value=more", "volumes[0].name=key", "volumes[0].secret.secretName=store-key", "volumeMounts[0].name=key",
+			"volumeMounts[0].mountPath=/etc/key", "pod.nodeSelector.disk=ssd", "pod.imagePullSecrets[0].name=registry", "storageClass=fast",
 		}
 		args := []string{"--namespace", "team", "--set", "engine=" + engine, "--set-file", "caddyfile=" + caddyfile}
 		for _, value := range values {
@@ -102,9 +105,10 @@ func TestChart(t *testing.T) {
 			"caddy: image registry.example.com/presets:v1", "caddy: memory 256Mi to 1Gi", "caddy: key llm-key",
 			"caddy: PRESETS_UPSTREAM litellm.llm.svc:4000", "caddy: PRESETS_TRUSTED_PROXIES 10.1.0.0/16",
 			"# a file of the operator: {{ $x }}\n", "opens llm 4000",
+			"caddy: MORE more", "caddy: /etc/key of store-key", "caddy: on ssd, image by registry",
 		}
 		if engine == "badger" {
-			facts = append(facts, "backup: image registry.example.com/presets:v1", "backup: memory 64Mi to 256Mi", "caddy: level s0:c1,c2", "backup: level s0:c1,c2", "claim 20Gi", "claim 30Gi")
+			facts = append(facts, "backup: image registry.example.com/presets:v1", "backup: memory 64Mi to 256Mi", "caddy: level s0:c1,c2", "backup: level s0:c1,c2", "claim 20Gi, fast", "claim 30Gi, fast", "backup: on ssd, image by registry")
 		} else {
 			facts = append(facts, "caddy: PRESETS_ETCD https://etcd.db.svc:2379", "opens db 2379")
 		}
@@ -130,7 +134,7 @@ func TestChart(t *testing.T) {
 	if err != nil || !strings.Contains(out, "kind: PodMonitor") || !strings.Contains(out, "{{ $labels.instance }}") {
 		t.Errorf("with monitoring: got %v, %s", err, out)
 	}
-	for _, mistake := range []string{"engine=sqlite", "imagee=x", "gateway.port=http"} {
+	for _, mistake := range []string{"engine=sqlite", "imagee=x", "gateway.port=http", "trustedProxies=10.0.0.1\\,10.0.0.2", "volumes[0].mountPath=/x"} {
 		if out, err := helm("template", "--set", mistake); err == nil {
 			t.Errorf("%s is taken: %s", mistake, out)
 		}
@@ -157,6 +161,16 @@ func note(seen map[string]bool, o object) {
 		for _, c := range template.Spec.Containers {
 			seen[c.Name+": image "+c.Image] = true
 			seen[c.Name+": memory "+c.Resources.Requests.Memory().String()+" to "+c.Resources.Limits.Memory().String()] = true
+			if pod := template.Spec; len(pod.ImagePullSecrets) > 0 {
+				seen[c.Name+": on "+pod.NodeSelector["disk"]+", image by "+pod.ImagePullSecrets[0].Name] = true
+			}
+			for _, mount := range c.VolumeMounts {
+				for _, v := range template.Spec.Volumes {
+					if v.Name == mount.Name && mount.Name == "key" {
+						seen[c.Name+": "+mount.MountPath+" of "+v.Secret.SecretName] = true
+					}
+				}
+			}
 			if level := template.Spec.SecurityContext.SELinuxOptions; level != nil {
 				seen[c.Name+": level "+level.Level] = true
 			}
@@ -173,9 +187,9 @@ func note(seen map[string]bool, o object) {
 	case *corev1.ConfigMap:
 		seen[o.Data["Caddyfile"]] = true
 	case *corev1.PersistentVolumeClaim:
-		seen["claim "+o.Spec.Resources.Requests.Storage().String()] = true
+		seen[claimOf(o.Spec)] = true
 	case *appsv1.StatefulSet:
-		seen["claim "+o.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()] = true
+		seen[claimOf(o.Spec.VolumeClaimTemplates[0].Spec)] = true
 	case *networkingv1.NetworkPolicy:
 		for _, rule := range o.Spec.Egress {
 			for _, to := range rule.To {
@@ -185,4 +199,9 @@ func note(seen map[string]bool, o object) {
 			}
 		}
 	}
+}
+
+// claimOf returns the facts of a claim of a volume.
+func claimOf(claim corev1.PersistentVolumeClaimSpec) string {
+	return fmt.Sprintf("claim %s, %s", claim.Resources.Requests.Storage(), *claim.StorageClassName)
 }
