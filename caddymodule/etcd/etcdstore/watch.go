@@ -233,13 +233,13 @@ func (w *watcher) reset(why string) error {
 		return err // tried again
 	}
 	w.store.logger.Warn("all is read again: " + why)
+	w.resets.Add(1) // before anyone can read what follows from it
 	change := w.store.stamps.Change()
 	change.All()
 	change.Begin()
 	w.store.model.Reset(last, at)
 	change.End()
 	w.at.Store(at)
-	w.resets.Add(1)
 	return nil
 }
 
