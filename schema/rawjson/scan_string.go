@@ -34,7 +34,9 @@ func scanString(text []byte, i int) int {
 				if i = scanCode(text, i); i < 0 {
 					return i
 				}
-				last = i + singleBytes
+				if last = i; at(text, i) == '\\' {
+					last += singleBytes
+				}
 			case char < ' ':
 				return failedAt(i)
 			default:
