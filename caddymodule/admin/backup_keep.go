@@ -64,7 +64,7 @@ type rotation struct {
 	place    place
 	keep     int // 0 for all
 	messages io.Writer
-	// commit returns the number of the last commit in a backup. It is commitIn, but for tests.
+	// commit returns the number of the last commit in a backup, as commitIn does.
 	commit func(of place, name string) (uint64, error)
 }
 

@@ -52,12 +52,17 @@ func TestVerifyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("-", plain, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args    []string
 		damaged bool
 		says    string // empty if nothing is wrong
 	}{
 		{[]string{file("plain")}, false, ""},
+		{[]string{"-"}, false, ""}, // a file of this name
 		{[]string{"--encryption-key-file", key, file("encrypted")}, false, ""},
 		{[]string{file("plain-flipped")}, true, "the backup cannot be used: it was changed or damaged"},
 		{[]string{file("plain-cut")}, true, "the backup cannot be used: it was cut short"},
