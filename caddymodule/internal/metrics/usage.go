@@ -76,7 +76,7 @@ func (u *Usage) RaiseLimits(versions, keys int) {
 
 // Add counts a request.
 func (u *Usage) Add(used *usage.Request) {
-	s := u.of(usedVersion{used.WorkspaceID, used.Preset, strconv.Itoa(used.Version)})
+	s, ofKey := u.of(usedVersion{used.WorkspaceID, used.Preset, strconv.Itoa(used.Version)}, used.KeyID)
 	s.duration.Observe(used.Duration.Seconds())
 	if used.Streamed && used.FirstByte >= 0 {
 		s.firstByte.Observe(used.FirstByte.Seconds())
@@ -87,7 +87,6 @@ func (u *Usage) Add(used *usage.Request) {
 	case used.LacksCost():
 		s.uncosted.Inc()
 	}
-	ofKey := u.ofKey(used.KeyID) // whose series begins at 0
 	if used.Unknown != "" {
 		u.unknown.WithLabelValues(s.of.labels(string(used.Unknown))...).Inc()
 		return
@@ -101,9 +100,8 @@ func (u *Usage) Add(used *usage.Request) {
 }
 
 // ofKey returns the counter of a key's tokens, nil if keys are not told apart. id is empty without a key.
+// u.mu is held.
 func (u *Usage) ofKey(id string) prometheus.Counter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	switch {
 	case u.mostKeys == 0:
 		return nil
@@ -116,13 +114,14 @@ func (u *Usage) ofKey(id string) prometheus.Counter {
 	return u.keyTokens.WithLabelValues(id)
 }
 
-func (u *Usage) of(version usedVersion) *usageSeries {
+// of returns the series of a version, and the counter of a key's tokens as ofKey does. Both begin at 0.
+func (u *Usage) of(version usedVersion, key string) (s *usageSeries, ofKey prometheus.Counter) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.most == 0 || version.preset == "" {
 		version = usedVersion{}
 	}
-	s := u.series[version]
+	s = u.series[version]
 	switch {
 	case s != nil || version.preset == "":
 	case u.apart < u.most:
@@ -135,7 +134,7 @@ func (u *Usage) of(version usedVersion) *usageSeries {
 		s = u.newSeries(version)
 		u.series[version] = s
 	}
-	return s
+	return s, u.ofKey(key)
 }
 
 func (u *Usage) newSeries(version usedVersion) *usageSeries {
