@@ -11,9 +11,21 @@ DATA lastControl<>+0(SB)/1, $0x1f
 GLOBL lastControl<>(SB), RODATA|NOPTR, $1
 DATA lowHalf<>+0(SB)/1, $0x0f
 GLOBL lowHalf<>(SB), RODATA|NOPTR, $1
+DATA code<>+0(SB)/1, $0x75
+GLOBL code<>(SB), RODATA|NOPTR, $1
+DATA zero<>+0(SB)/1, $0x30
+GLOBL zero<>(SB), RODATA|NOPTR, $1
+DATA nine<>+0(SB)/1, $9
+GLOBL nine<>(SB), RODATA|NOPTR, $1
+DATA lowerCase<>+0(SB)/1, $0x20
+GLOBL lowerCase<>(SB), RODATA|NOPTR, $1
+DATA letterA<>+0(SB)/1, $0x61
+GLOBL letterA<>(SB), RODATA|NOPTR, $1
+DATA five<>+0(SB)/1, $5
+GLOBL five<>(SB), RODATA|NOPTR, $1
 
-// A character is a simple escape, one of "\/bfnrt, where the entries of its lower and its upper
-// half have a bit in common. The bits stand for the upper halves 2, 5, 6 and 7.
+// A character is a simple escape, one of "\/bfnrt, where the entries of its lower and its upper half have a bit in
+// common. The bits stand for the upper halves 2, 5, 6 and 7.
 DATA lower<>+0(SB)/8, $0x00040008000d0000
 DATA lower<>+8(SB)/8, $0x0104000200000000
 GLOBL lower<>(SB), RODATA|NOPTR, $16
@@ -21,95 +33,168 @@ DATA upper<>+0(SB)/8, $0x0804020000010000
 DATA upper<>+8(SB)/8, $0x0000000000000000
 GLOBL upper<>(SB), RODATA|NOPTR, $16
 
+// MASK sets a bit of mask for each byte of the block that compares equal in low and high. It uses other.
+#define MASK(low, high, mask, other) \
+	VPMOVMSKB low, mask  \
+	VPMOVMSKB high, other \
+	SHLQ      $32, other \
+	ORQ       other, mask
+
+// ENDS compares equal where half has a quote or a control character.
+#define ENDS(half, result, other) \
+	VPCMPEQB Y10, half, other   \
+	VPMINUB  Y12, half, result  \
+	VPCMPEQB half, result, result \
+	VPOR     other, result, result
+
+// NOT_SIMPLE compares equal where half has no character of a simple escape.
+#define NOT_SIMPLE(half, result, other) \
+	VPSHUFB  half, Y14, other    \
+	VPSRLW   $4, half, result    \
+	VPAND    Y13, result, result \
+	VPSHUFB  result, Y15, result \
+	VPAND    other, result, result \
+	VPCMPEQB Y9, result, result
+
+// HEX compares equal where half has a digit of sixteen. It changes half.
+#define HEX(half, number, most) \
+	VPSUBB   Y2, half, number     \
+	VPMINUB  Y3, number, most     \
+	VPCMPEQB number, most, number \
+	VPOR     Y4, half, half       \
+	VPSUBB   Y5, half, half       \
+	VPMINUB  Y6, half, most       \
+	VPCMPEQB half, most, half     \
+	VPOR     number, half, half
+
 // func skipSimpleAVX2(text []byte) int
 //
-// Each bit of a mask is one byte of the block. Carry is 1 where the block's first byte is escaped.
+// Each bit of a mask is one byte of a block of 64. Text of agents has escapes at irregular places, so nothing branches
+// on them but the rare codes.
 TEXT ·skipSimpleAVX2(SB), NOSPLIT, $0-32
 	MOVQ text_base+0(FP), SI
 	MOVQ text_len+8(FP), DX
-	XORQ AX, AX // what was skipped
-	XORL R8, R8 // carry
-	SUBQ $32, DX
+	XORL AX, AX // what was skipped
+	XORL R8, R8 // 1 where the block's first byte is escaped
+	XORL CX, CX // the block's first bytes that must be digits of a code
+	SUBQ $64, DX
 	JLT  done
 
+	VPXOR          Y9, Y9, Y9
 	VPBROADCASTB   quote<>(SB), Y10
 	VPBROADCASTB   backslash<>(SB), Y11
 	VPBROADCASTB   lastControl<>(SB), Y12
 	VPBROADCASTB   lowHalf<>(SB), Y13
 	VBROADCASTI128 lower<>(SB), Y14
 	VBROADCASTI128 upper<>(SB), Y15
-	VPXOR          Y9, Y9, Y9
+	MOVQ           $0xaaaaaaaaaaaaaaaa, R14
 
 block:
-	VMOVDQU   (SI)(AX*1), Y0
-	VPCMPEQB  Y10, Y0, Y1
-	VPMINUB   Y12, Y0, Y2
-	VPCMPEQB  Y0, Y2, Y2
-	VPOR      Y2, Y1, Y1
-	VPMOVMSKB Y1, R9  // quotes and control characters
-	VPCMPEQB  Y11, Y0, Y3
-	VPMOVMSKB Y3, R10 // backslashes
-	MOVL      R10, R11
-	ORL       R8, R11
-	JNZ       escapes
-	TESTL     R9, R9
-	JNZ       stop
+	VMOVDQU (SI)(AX*1), Y0
+	VMOVDQU 32(SI)(AX*1), Y1
+	ENDS(Y0, Y2, Y4)
+	ENDS(Y1, Y3, Y5)
+	MASK(Y2, Y3, R9, R10)
+	VPCMPEQB Y11, Y0, Y2
+	VPCMPEQB Y11, Y1, Y3
+	MASK(Y2, Y3, R10, R11)
 
-next:
-	ADDQ $32, AX
-	CMPQ AX, DX
-	JLE  block
-
-done:
-	SUBQ R8, AX // an escape is skipped whole or not at all
-	VZEROUPPER
-	MOVQ AX, ret+24(FP)
-	RET
-
-escapes:
 	// Of each run of backslashes, the first escapes what follows, so the second does not, and
 	// so on. Subtracting finds every second one at once, by what it carries through a run.
-	MOVL R8, R12
-	NOTL R12
-	ANDL R10, R12        // backslashes, but an escaped one at the begin
-	LEAL (R12)(R12*1), R13
-	ORL  $0xaaaaaaaa, R13
-	SUBL R12, R13
-	XORL $0xaaaaaaaa, R13 // backslashes that escape, and what is behind a run
-	XORL R13, R11        // what is escaped
-	ANDL R10, R13
-	SHRL $31, R13        // the next carry
+	MOVQ R10, R11
+	ORQ  R8, R11
+	MOVQ R8, R12
+	NOTQ R12
+	ANDQ R10, R12         // backslashes, but an escaped one at the begin
+	LEAQ (R12)(R12*1), R13
+	ORQ  R14, R13
+	SUBQ R12, R13
+	XORQ R14, R13         // backslashes that escape, and what is behind a run
+	XORQ R13, R11         // what is escaped
+	ANDQ R10, R13
+	SHRQ $63, R13         // for the next block
 
-	// What is escaped and no simple escape.
-	VPSHUFB   Y0, Y14, Y5
-	VPSRLW    $4, Y0, Y6
-	VPAND     Y13, Y6, Y6
-	VPSHUFB   Y6, Y15, Y6
-	VPAND     Y5, Y6, Y6
-	VPCMPEQB  Y9, Y6, Y6
-	VPMOVMSKB Y6, R12
-	ANDL      R11, R12
+	NOT_SIMPLE(Y0, Y2, Y4)
+	NOT_SIMPLE(Y1, Y3, Y5)
+	MASK(Y2, Y3, R12, R10)
+	ANDQ R11, R12
+	MOVQ R11, R10
+	NOTQ R10
+	ANDQ R10, R9 // where to stop
+	XORL DI, DI  // where digits of codes are
+	MOVQ R12, R10
+	ORQ  CX, R10
+	JNZ  codes
 
-	MOVL R11, BX
-	NOTL BX
-	ANDL BX, R9
-	ORL  R12, R9
-	JNZ  stopEscaped
-	MOVL R13, R8
+next:
+	TESTQ R9, R9
+	JNZ   stop
+	MOVQ  R13, R8
+	ADDQ  $64, AX
+	CMPQ  AX, DX
+	JLE   block
+
+done:
+	SUBQ  R8, AX // an escape is skipped whole or not at all
+	TESTQ CX, CX
+	JNZ   back
+	VZEROUPPER
+	MOVQ  AX, ret+24(FP)
+	RET
+
+codes:
+	VPBROADCASTB code<>(SB), Y4
+	VPCMPEQB     Y4, Y0, Y2
+	VPCMPEQB     Y4, Y1, Y3
+	MASK(Y2, Y3, BX, R10)
+	ANDQ R11, BX // where codes begin
+	MOVQ BX, R10
+	NOTQ R10
+	ANDQ R10, R12
+	ORQ  R12, R9
+	LEAQ (BX)(BX*1), DI
+	LEAQ (DI)(DI*1), R12
+	ORQ  R12, DI
+	LEAQ (DI*4), R12
+	ORQ  R12, DI
+	ORQ  CX, DI
+	MOVQ BX, CX
+	SHRQ $60, CX
+	MOVQ CX, R12
+	SHRQ $1, R12
+	ORQ  R12, CX
+	MOVQ CX, R12
+	SHRQ $2, R12
+	ORQ  R12, CX
+
+	VPBROADCASTB zero<>(SB), Y2
+	VPBROADCASTB nine<>(SB), Y3
+	VPBROADCASTB lowerCase<>(SB), Y4
+	VPBROADCASTB letterA<>(SB), Y5
+	VPBROADCASTB five<>(SB), Y6
+	HEX(Y0, Y7, Y8)
+	HEX(Y1, Y7, Y8)
+	MASK(Y0, Y1, R12, R10)
+	NOTQ R12
+	ANDQ DI, R12
+	ORQ  R12, R9
 	JMP  next
 
 stop:
-	BSFL R9, R9
+	BSFQ R9, R9
 	ADDQ R9, AX
+	BTQ  R9, DI
+	JCS  back
+	BTQ  R9, R11 // an escape stops at its backslash
+	SBBQ $0, AX
 	VZEROUPPER
 	MOVQ AX, ret+24(FP)
 	RET
 
-stopEscaped:
-	BSFL R9, R9
-	ADDQ R9, AX
-	BTL  R9, R11 // an escape stops at its backslash
-	SBBQ $0, AX
+back: // so does a code
+	DECQ AX
+	CMPB (SI)(AX*1), $0x5c
+	JNE  back
 	VZEROUPPER
 	MOVQ AX, ret+24(FP)
 	RET

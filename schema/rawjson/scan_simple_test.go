@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// TestSkipSimple has each byte behind up to three backslashes at each place of two blocks, and cuts the text at each
-// length. What follows the text cannot be read where the system has such pages.
+// TestSkipSimple has each byte behind up to three backslashes, and in each digit of a code, at each place of two blocks,
+// and cuts the text at some lengths. What follows the text cannot be read where the system has such pages.
 func TestSkipSimple(t *testing.T) {
 	for place := range 2*blockSize + 2 {
-		for char := range 256 {
-			for backslashes := range min(3, place) + 1 {
-				text := bytes.Repeat([]byte{'x'}, 3*blockSize)
-				copy(text[place-backslashes:], `\\\`[:backslashes])
-				text[place] = byte(char)
-				for length := 0; length <= len(text); length += 1 + length/(2*blockSize)*7 {
+		for _, before := range []string{"", `\`, `\\`, `\\\`, `\u`, `\u0`, `\u00`, `\u00e`} {
+			for char := range 256 {
+				text := bytes.Repeat([]byte{'9'}, 3*blockSize)
+				copy(text[place:], before)
+				text[place+len(before)] = byte(char)
+				for _, length := range []int{len(text), place + len(before) + 1, place + len(before), max(blockSize, place&^(blockSize-1))} {
 					checkSkip(t, text[:length])
 				}
 			}

@@ -6,13 +6,12 @@ import (
 )
 
 const (
-	// blockSize is how many bytes are looked at together.
-	blockSize = 32
+	// blockSize is how many bytes are looked at together at least, and wordsSize without AVX2.
+	blockSize, wordsSize = 64, 32
+	// shortSize is how many bytes are looked at in words of eight before.
+	shortSize = 16
 	// maxSkip is how many bytes are skipped at once. Assembly code cannot be interrupted, as for a collection.
 	maxSkip = 64 << 10
-	// singleBytes is how many bytes are looked at one by one before blocks are tried again. Text in escapes of
-	// six has no simple blocks.
-	singleBytes = 16
 )
 
 // scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
@@ -20,28 +19,32 @@ func scanString(text []byte, i int) int {
 	if at(text, i) != '"' {
 		return failedAt(i)
 	}
-	for i++; ; {
+	i++
+	for last := i + shortSize; i < last && len(text)-i >= 8; i += 8 { // most names and many values end here
+		if ends := special(binary.LittleEndian.Uint64(text[i:])); ends != 0 {
+			if i += bits.TrailingZeros64(ends) / 8; text[i] == '"' {
+				return i + 1
+			}
+			break
+		}
+	}
+	for {
 		if len(text)-i >= blockSize {
 			i += skipSimple(text[i:min(i+maxSkip, len(text))])
 		}
-		for last := i + singleBytes; i < last || len(text)-i < blockSize; {
-			switch char := at(text, i); {
-			case char == '"':
-				return i + 1
-			case char == '\\' && isEscape[at(text, i+1)]:
-				i += 2
-			case char == '\\':
-				if i = scanCode(text, i); i < 0 {
-					return i
-				}
-				if last = i; at(text, i) == '\\' {
-					last += singleBytes
-				}
-			case char < ' ':
-				return failedAt(i)
-			default:
-				i++
+		switch char := at(text, i); {
+		case char == '"':
+			return i + 1
+		case char == '\\' && isEscape[at(text, i+1)]:
+			i += 2
+		case char == '\\':
+			if i = scanCode(text, i); i < 0 {
+				return i
 			}
+		case char < ' ':
+			return failedAt(i)
+		default:
+			i++
 		}
 	}
 }
@@ -49,8 +52,8 @@ func scanString(text []byte, i int) int {
 // skipSimpleWords is skipSimple for any processor. It goes on behind escapes of six, and may stop within one. Where
 // a block begins hardly depends on the escapes before, so a processor works on several at once.
 func skipSimpleWords(text []byte) (i int) {
-	for len(text)-i >= blockSize {
-		block, next := text[i:i+blockSize], i+blockSize
+	for len(text)-i >= wordsSize {
+		block, next := text[i:i+wordsSize], i+wordsSize
 		a, b := special(binary.LittleEndian.Uint64(block)), special(binary.LittleEndian.Uint64(block[8:]))
 		c, d := special(binary.LittleEndian.Uint64(block[16:])), special(binary.LittleEndian.Uint64(block[24:]))
 		if a|b|c|d == 0 {
@@ -59,13 +62,13 @@ func skipSimpleWords(text []byte) (i int) {
 		}
 		for places := gather(a) | gather(b)<<8 | gather(c)<<16 | gather(d)<<24; places != 0; places &= places - 1 {
 			place := bits.TrailingZeros32(places)
-			switch char := block[place%blockSize]; { // the compiler sees that it is in bounds
+			switch char := block[place%wordsSize]; { // the compiler sees that it is in bounds
 			case char == '\\':
 				if !isEscape[at(text, i+place+1)] && scanCode(text, i+place) < 0 {
 					return i + place
 				}
 				places &^= 2 << place // the next may be a quote or a backslash, too
-				if place == blockSize-1 {
+				if place == wordsSize-1 {
 					next++
 				}
 			case char == '"', char < ' ':
