@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"hash"
+	"sync"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -48,7 +50,9 @@ func EnsureFeedbackSecret(ctx context.Context, store domain.Store) (secret domai
 // Handles makes and reads handles: texts that stand for requests, so that feedback can name
 // them. A handle has all that feedback needs, so nothing is stored for it. Every node of a
 // store understands it. It is authentic, and not encrypted. It is safe for concurrent use.
-type Handles struct{ secret domain.FeedbackSecret }
+type Handles struct {
+	macs sync.Pool // of hash.Hash, with the secret of the store
+}
 
 // A handle is base64url without padding. Its bytes are handleFormat, the ids of preset and
 // request, the version, and the status class. Then come the second of the start, the label,
@@ -58,25 +62,32 @@ const (
 	handleMAC    = 16
 	// maxHandle bounds a handle, in bytes of text.
 	maxHandle = 1200
+	// usualHandle is how many bytes need no memory of their own, with those of a whole HMAC.
+	usualHandle = 192
 )
 
 // handleEncoding refuses bits that are not read.
 var handleEncoding = base64.RawURLEncoding.Strict()
 
 // NewHandles returns the Handles of a store's secret.
-func NewHandles(secret domain.FeedbackSecret) *Handles { return &Handles{secret} }
+func NewHandles(secret domain.FeedbackSecret) *Handles {
+	return &Handles{sync.Pool{New: func() any { return hmac.New(sha256.New, secret[:]) }}}
+}
 
 // New returns the handle of a request. The preset's slug and the model are not in it.
 func (h *Handles) New(a Answered) string {
-	content := appendAnswered(nil, a)
-	return handleEncoding.EncodeToString(append(content, h.code(content)...))
+	var memory [usualHandle]byte
+	content := appendAnswered(memory[:0], a)
+	return handleEncoding.EncodeToString(h.appendCode(content, content))
 }
 
-// code returns the code of a content.
-func (h *Handles) code(content []byte) []byte {
-	mac := hmac.New(sha256.New, h.secret[:])
+// appendCode appends the code of a content to b.
+func (h *Handles) appendCode(b, content []byte) []byte {
+	mac := h.macs.Get().(hash.Hash) //nolint:forcetypeassert // see New
+	defer h.macs.Put(mac)
+	mac.Reset()
 	mac.Write(content)
-	return mac.Sum(nil)[:handleMAC]
+	return mac.Sum(b)[:len(b)+handleMAC]
 }
 
 // Read returns the request of a handle, without the preset's slug and the model.
@@ -89,7 +100,7 @@ func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
 		return a, ErrHandle
 	}
 	content, code := content[:len(content)-handleMAC], content[len(content)-handleMAC:]
-	if !hmac.Equal(h.code(content), code) {
+	if !hmac.Equal(h.appendCode(nil, content), code) {
 		return a, ErrHandle
 	}
 	a, ok := readAnswered(content)

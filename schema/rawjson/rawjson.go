@@ -288,6 +288,17 @@ func Get(object jsontext.Value, name string) jsontext.Value {
 	return nil
 }
 
+// Pick sets found to what Get finds by each of names, which are as many, in one pass. found is empty before.
+func Pick(object jsontext.Value, names []string, found []jsontext.Value) {
+	for quoted, value := range Pairs(object) {
+		for i, name := range names {
+			if found[i] == nil && IsText(quoted, name) && value.Kind() != 'n' {
+				found[i] = value
+			}
+		}
+	}
+}
+
 // At returns what Get finds by a path of names, or nil. An empty path leads to value itself.
 func At(value jsontext.Value, path ...string) jsontext.Value {
 	for _, name := range path {

@@ -44,11 +44,11 @@ func IsText(value jsontext.Value, text string) bool {
 		return false
 	}
 	inside := insideOf(value)
-	if len(inside) > len(`\u0000`)*len(text) { // no character takes more than that for each of its bytes
-		return false
-	}
-	if bytes.IndexByte(inside, '\\') < 0 {
+	switch { // an escape takes two to six times the bytes of its character
+	case len(inside) <= len(text):
 		return string(inside) == text
+	case len(inside) > len(`\u0000`)*len(text), bytes.IndexByte(inside, '\\') < 0:
+		return false
 	}
 	for len(inside) > 0 && text != "" {
 		char, size := character(inside)

@@ -161,8 +161,9 @@ func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 	if told == "" && !seen.Streamed { // a header cannot tell what a stream is going to cost
 		told = gatewayanswer.CostOf(t.Header())
 	}
-	if cost, err := decimal.NewFromString(told); err == nil {
-		used.Cost, used.HasCost = cost, true
+	if told != "" {
+		cost, err := decimal.NewFromString(told)
+		used.Cost, used.HasCost = cost, err == nil
 	}
 	if status == 0 || status >= 400 {
 		used.Unknown = "" // an error uses nothing, unless it says so

@@ -23,18 +23,23 @@ type summary struct {
 	firstContent time.Time
 }
 
+// bodyMembers are the members of a body that matter. The last ones have what was asked for.
+var bodyMembers = [...]string{"model", "usage", "error", "status", "type", "choices", "output", "content", "data"}
+
 // addBody takes the usage of a JSON body.
 func (s *summary) addBody(d domain.Dialect, body jsontext.Value) {
-	s.model = textOf(body, "model")
-	s.setUsage(d, rawjson.Get(body, "usage"), true)
-	s.failed = hasError(body) || textOf(body, "status") == "failed" || kindIn(body) == errorKind
-	hasMember := func(name string) bool { return rawjson.Get(body, name) != nil }
-	s.bare = s.failed && !slices.ContainsFunc([]string{"choices", "output", "content", "data"}, hasMember)
+	var found [len(bodyMembers)]jsontext.Value
+	rawjson.Pick(body, bodyMembers[:], found[:])
+	model, usage, mistake, status, kind, rest := found[0], found[1], found[2], found[3], found[4], found[5:]
+	s.model, _ = rawjson.Text(model)
+	s.setUsage(d, usage, true)
+	s.failed = isError(mistake) || rawjson.IsText(status, "failed") || kindNamed(kind) == errorKind
+	s.bare = s.failed && !slices.ContainsFunc(rest, func(member jsontext.Value) bool { return member != nil })
 }
 
 // add takes over what an event of a stream says, which passed at now.
 func (s *summary) add(d domain.Dialect, event jsontext.Value, k eventKind, now time.Time) {
-	s.failed = s.failed || k == errorKind || k == failedKind || hasError(event)
+	s.failed = s.failed || k == errorKind || k == failedKind || isError(rawjson.Get(event, "error"))
 	if s.firstContent.IsZero() && contentSize(event, contentNames, maxContentDepth) > 0 {
 		s.firstContent = now
 	}

@@ -43,10 +43,10 @@ func kindOf(name []byte) eventKind {
 	return otherKind
 }
 
-// kindIn returns the kind of a type within an event or a body.
-func kindIn(event jsontext.Value) eventKind {
-	name, _ := rawjson.Inside(rawjson.Get(event, "type"))
-	return kindOf(name)
+// kindNamed returns the kind of a type within an event or a body, noKind for nil.
+func kindNamed(name jsontext.Value) eventKind {
+	inside, _ := rawjson.Inside(name)
+	return kindOf(inside)
 }
 
 // endsStream reports whether an event of this kind is the last of a dialect's stream.
@@ -62,14 +62,13 @@ func endsStream(d domain.Dialect, k eventKind) bool {
 	return false
 }
 
-// hasError reports whether an event or a body has an error that is neither null, false nor empty.
-func hasError(event jsontext.Value) bool {
-	v := rawjson.Get(event, "error")
-	switch v.Kind() {
+// isError reports whether the error of an event or a body is neither missing, false nor empty.
+func isError(value jsontext.Value) bool {
+	switch value.Kind() {
 	case 't', '{', '[':
 		return true
 	case '"':
-		return len(v) > len(`""`)
+		return len(value) > len(`""`)
 	}
 	return false
 }

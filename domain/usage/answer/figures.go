@@ -38,23 +38,35 @@ const (
 	places
 )
 
-// countPaths lead from a usage object to its counts.
-var countPaths = map[domain.Dialect]*[places][]string{
+// The places of other members of a usage object.
+const (
+	cost = places + iota
+	costDetails
+	isBYOK
+	members
+)
+
+// countNames are the members of a usage object with counts, or with the objects that have them as details say.
+var countNames = map[domain.Dialect][members]string{
 	domain.Chat: {
-		input: {"prompt_tokens"}, output: {"completion_tokens"},
-		cacheRead: {"prompt_tokens_details", "cached_tokens"}, cacheWrite: {"prompt_tokens_details", "cache_write_tokens"},
-		reasoning: {"completion_tokens_details", "reasoning_tokens"},
+		input: "prompt_tokens", output: "completion_tokens", cacheRead: "prompt_tokens_details", cacheWrite: "prompt_tokens_details",
+		reasoning: "completion_tokens_details",
 	},
 	domain.Responses: {
-		input: {"input_tokens"}, output: {"output_tokens"},
-		cacheRead: {"input_tokens_details", "cached_tokens"}, cacheWrite: {"input_tokens_details", "cache_write_tokens"},
-		reasoning: {"output_tokens_details", "reasoning_tokens"},
+		input: "input_tokens", output: "output_tokens", cacheRead: "input_tokens_details", cacheWrite: "input_tokens_details",
+		reasoning: "output_tokens_details",
 	},
 	domain.Messages: {
-		input: {"input_tokens"}, output: {"output_tokens"},
-		cacheRead: {"cache_read_input_tokens"}, cacheWrite: {"cache_creation_input_tokens"},
-		reasoning: {"output_tokens_details", "thinking_tokens"},
+		input: "input_tokens", output: "output_tokens", cacheRead: "cache_read_input_tokens", cacheWrite: "cache_creation_input_tokens",
+		reasoning: "output_tokens_details",
 	},
+}
+
+// details are the names of counts that are in objects of their own, "" for others.
+var details = map[domain.Dialect][places]string{
+	domain.Chat:      {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
+	domain.Responses: {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
+	domain.Messages:  {reasoning: "thinking_tokens"},
 }
 
 // figures are the counts and the cost of a usage object.
@@ -67,14 +79,22 @@ type figures struct {
 
 // figuresOf reads a usage that is not null.
 func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
-	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(usage)}
 	if d == domain.Images { // OpenAI counts as in responses, and OpenRouter as in chat
 		if d = domain.Responses; rawjson.Get(usage, "prompt_tokens") != nil {
 			d = domain.Chat
 		}
 	}
-	for i, path := range countPaths[d] {
-		f.counts[i] = countOf(rawjson.At(usage, path...))
+	names, within := countNames[d], details[d]
+	names[cost], names[costDetails], names[isBYOK] = "cost", "cost_details", "is_byok"
+	var found [members]jsontext.Value
+	rawjson.Pick(usage, names[:], found[:])
+	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(found[cost], found[costDetails], found[isBYOK])}
+	for i, name := range within {
+		value := found[i]
+		if name != "" {
+			value = rawjson.Get(value, name)
+		}
+		f.counts[i] = countOf(value)
 	}
 	return f
 }
@@ -116,11 +136,11 @@ func (f *figures) told(cacheApart bool) Tokens {
 	return t
 }
 
-// costOf returns the cost of a usage object, as Seen.Cost. With the caller's own key, the provider's
+// costOf returns the cost that a usage object tells, as Seen.Cost. With the caller's own key, the provider's
 // cost is paid beside the gateway's.
-func costOf(usage jsontext.Value) string {
-	sum, ok := decimalOf(rawjson.Get(usage, "cost"))
-	if upstream := rawjson.At(usage, "cost_details", "upstream_inference_cost"); ok && upstream != nil && rawjson.Get(usage, "is_byok").Kind() == 't' {
+func costOf(told, details, isOwnKey jsontext.Value) string {
+	sum, ok := decimalOf(told)
+	if upstream := rawjson.Get(details, "upstream_inference_cost"); ok && upstream != nil && isOwnKey.Kind() == 't' {
 		var paid decimal.Decimal
 		paid, ok = decimalOf(upstream)
 		sum = sum.Add(paid)

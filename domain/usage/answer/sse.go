@@ -91,7 +91,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	}
 	isJSON := rawjson.Check(data) == nil
 	if isJSON {
-		if own := kindIn(data); own != noKind {
+		if own := kindNamed(rawjson.Get(data, "type")); own != noKind {
 			k = own
 		}
 		s.add(r.dialect, data, k, now)
