@@ -4,7 +4,6 @@ package access
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -339,9 +338,6 @@ func (p Principal) Require(right Right, what string) error {
 	return &problem.Error{Kind: problem.Forbidden, Message: fmt.Sprintf("%s: this needs a key with the right %s", what, right)}
 }
 
-// presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.
-var presetSlug = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
-
 // ReferenceMark begins a reference to a preset in a model's name.
 const ReferenceMark = "@preset/"
 
@@ -352,9 +348,14 @@ const MaxPresetSlug = 128
 const PresetSlugRule = "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
 
 // CheckPresetSlug returns an Invalid error if slug, already percent-decoded, cannot be
-// used.
+// used: see PresetSlugRule. Slugs are URL-safe, and case-sensitive.
 func CheckPresetSlug(slug string) error {
-	if !presetSlug.MatchString(slug) {
+	isValid := slug != "" && len(slug) <= MaxPresetSlug
+	for i := 0; isValid && i < len(slug); i++ { // each request with a preset is checked, and a pattern takes ten times as long
+		lower := slug[i] | 0x20
+		isValid = '0' <= slug[i] && slug[i] <= '9' || 'a' <= lower && lower <= 'z' || i > 0 && strings.IndexByte("._~-", slug[i]) >= 0
+	}
+	if !isValid {
 		return problem.InvalidAt("slug", PresetSlugRule)
 	}
 	return nil

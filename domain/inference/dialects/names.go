@@ -34,12 +34,12 @@ func SoleMember(object jsontext.Value, name string) (value jsontext.Value) {
 
 // MayBeName reports whether a gateway may read a member's name, as it was sent, as this name.
 func MayBeName(quoted jsontext.Value, name string) bool {
-	if len(quoted) > len(`""`)+len(`\u0074`)*len(name) {
-		return false
-	}
 	inside := quoted[1 : len(quoted)-1]
-	if !bytes.ContainsFunc(inside, func(char rune) bool { return char == '\\' || char >= utf8.RuneSelf }) {
+	switch { // an escape, and a letter that folds to one of ASCII, take more bytes than that
+	case len(inside) <= len(name):
 		return bytes.EqualFold(inside, []byte(name))
+	case len(inside) > len(`\u0074`)*len(name), !bytes.ContainsFunc(inside, func(char rune) bool { return char == '\\' || char >= utf8.RuneSelf }):
+		return false
 	}
 	text, _ := rawjson.Text(quoted)
 	return strings.EqualFold(text, name)
