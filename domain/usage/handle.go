@@ -62,7 +62,7 @@ const (
 	handleMAC    = 16
 	// maxHandle bounds a handle, in bytes of text.
 	maxHandle = 1200
-	// usualHandle is how many bytes need no memory of their own, with those of a whole HMAC.
+	// usualHandle is the room in which a handle is made, in bytes, with that of a whole HMAC.
 	usualHandle = 192
 )
 

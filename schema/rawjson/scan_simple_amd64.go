@@ -14,7 +14,7 @@ func skipSimple(text []byte) int {
 	return skipSimpleWords(text)
 }
 
-// skipSimpleAVX2 is skipSimple for processors with AVX2. It stops before each escape of six. The race
+// skipSimpleAVX2 is skipSimple for processors with AVX2. It goes on behind escapes of six. The race
 // detector does not see what it reads, so builds with one have skipSimpleWords.
 //
 //go:noescape

@@ -58,7 +58,7 @@ func checkSkip(t *testing.T, text []byte) {
 	}
 }
 
-// simpleEnd returns where a quote, a control character or an escape that is not simple stands first.
+// simpleEnd returns where a quote, a control character or a wrong escape stands first.
 func simpleEnd(text []byte) (i int) {
 	for i < len(text) && text[i] != '"' && text[i] >= ' ' {
 		switch {
@@ -66,6 +66,8 @@ func simpleEnd(text []byte) (i int) {
 			i++
 		case isEscape[at(text, i+1)]:
 			i += 2
+		case scanCode(text, i) >= 0:
+			i += len(`\uXXXX`)
 		default:
 			return i
 		}
@@ -75,15 +77,11 @@ func simpleEnd(text []byte) (i int) {
 
 // stringEnd returns what scanString returns for a string whose rest begins at a place.
 func stringEnd(text []byte, i int) int {
-	for {
-		switch i += simpleEnd(text[i:]); {
-		case at(text, i) == '"':
-			return i + 1
-		case at(text, i) != '\\':
-			return failedAt(i)
-		}
-		if i = scanCode(text, i); i < 0 {
-			return i
-		}
+	switch i += simpleEnd(text[i:]); at(text, i) {
+	case '"':
+		return i + 1
+	case '\\':
+		return scanCode(text, i)
 	}
+	return failedAt(i)
 }

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -46,7 +47,7 @@ func IsText(value jsontext.Value, text string) bool {
 	inside := insideOf(value)
 	switch { // an escape takes two to six times the bytes of its character
 	case len(inside) <= len(text):
-		return string(inside) == text
+		return string(inside) == text && strings.IndexByte(text, '\\') < 0
 	case len(inside) > len(`\u0000`)*len(text), bytes.IndexByte(inside, '\\') < 0:
 		return false
 	}

@@ -29,6 +29,11 @@ func checkTexts(t *testing.T, a, b jsontext.Value) {
 	if ok != okA || ok && string(inside) != string(insideOf(Quote(textA))) {
 		t.Errorf("%s: got the inside %s, %t", a, inside, ok)
 	}
+	if raw := string(insideOf(a)); utf8.ValidString(raw) { // the spelling is another text, if it has escapes
+		if got, want := IsText(a, raw), okA && textA == raw; got != want {
+			t.Errorf("%s and its spelling: got %t, want %t", a, got, want)
+		}
+	}
 	inside, _ = Inside(b)
 	if !okB {
 		return

@@ -32,7 +32,8 @@ func SoleMember(object jsontext.Value, name string) (value jsontext.Value) {
 	return value
 }
 
-// MayBeName reports whether a gateway may read a member's name, as it was sent, as this name.
+// MayBeName reports whether a gateway may read a member's name, as it was sent, as this name, which is of ASCII
+// without a backslash.
 func MayBeName(quoted jsontext.Value, name string) bool {
 	inside := quoted[1 : len(quoted)-1]
 	switch { // an escape, and a letter that folds to one of ASCII, take more bytes than that
