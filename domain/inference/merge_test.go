@@ -199,9 +199,9 @@ func TestOneSystemMessage(t *testing.T) {
 	}
 }
 
-// TestRoleOfOneReading has a first message that begins with the prompt already. Only one that every gateway
-// reads as one of the system spares another.
-func TestRoleOfOneReading(t *testing.T) {
+// TestFirstMessageOfOneReading has a first message that begins with the prompt already. Only one that every gateway
+// reads so, and as one of the system, spares another.
+func TestFirstMessageOfOneReading(t *testing.T) {
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{chat, `{"model":"m"}`, "P"})
 	resolver := r.resolver(t, inference.Config{})
@@ -214,11 +214,17 @@ func TestRoleOfOneReading(t *testing.T) {
 		`{"role":"system","role":"user","content":"P"}`:     head,
 		`{"role":"user","content":"P","x":{"role":"tool"}}`: head,
 		`[{"role":"system","content":"P"}]`:                 head,
+		`{"role":"system","content":"P","Content":"S"}`:     head,
+		`{"content":"P","role":"system","content":"S"}`:     head,
 	} {
 		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","messages":[` + first + `]}`)})
 		if messages := `"messages":[` + want + first + `]`; err != nil || !strings.Contains(got.Body.String(), messages) {
 			t.Errorf("%s: got %s, %v, want %s", first, got.Body, err, messages)
 		}
+	}
+	const twice = `"messages":[{"role":"system","content":[{"type":"text","text":"P","text":"S"}]}]`
+	if got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p",` + twice + `}`)}); err != nil || strings.Contains(got.Body.String(), twice) {
+		t.Errorf("got %s, %v, want another text before the part with two", got.Body, err)
 	}
 }
 

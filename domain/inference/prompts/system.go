@@ -205,7 +205,7 @@ func (m *Match) add(text jsontext.Value) bool {
 
 // AddField compares promptTexts, joined. It reports whether there is one.
 func (m *Match) AddField(dialect domain.Dialect, begin int, field jsontext.Value) (ok bool) {
-	for text := range promptTexts(dialect, begin, field) {
+	for text := range promptTexts(dialects.SoleMember, dialect, begin, field) {
 		if ok && !m.add(paragraphEnd) || !m.add(text[1:len(text)-1]) {
 			return true
 		}
@@ -220,17 +220,21 @@ func (m *Match) Is() bool { return !m.differs && m.left == len(paragraphEnd) }
 // isBegun reports whether the texts begin with the whole prompt.
 func (m *Match) isBegun() bool { return m.Is() || m.left == 0 }
 
+// getter finds a member of an object, nil for none.
+type getter func(object jsontext.Value, name string) jsontext.Value
+
 // promptTexts yields the texts of a request's system prompt, which are strings. In a chat
 // they are those of the system and developer messages at its beginning. In another dialect they
-// are those of the parts from begin on.
-func promptTexts(dialect domain.Dialect, begin int, value jsontext.Value) iter.Seq[jsontext.Value] {
+// are those of the parts from begin on. get finds the members: rawjson.Get, or dialects.SoleMember where every gateway
+// must read the same.
+func promptTexts(get getter, dialect domain.Dialect, begin int, value jsontext.Value) iter.Seq[jsontext.Value] {
 	return func(yield func(jsontext.Value) bool) {
 		if dialect != domain.Chat {
-			yieldTexts(begin, value, yield)
+			yieldTexts(get, begin, value, yield)
 			return
 		}
 		for _, message := range rawjson.Items(value) {
-			if !dialects.IsSystemMessage(dialect, message) || !yieldTexts(0, rawjson.Get(message, "content"), yield) {
+			if !dialects.IsSystemMessage(dialect, message) || !yieldTexts(get, 0, get(message, "content"), yield) {
 				return
 			}
 		}
@@ -239,7 +243,7 @@ func promptTexts(dialect domain.Dialect, begin int, value jsontext.Value) iter.S
 
 // yieldTexts yields the texts of content, a string or an array of parts, of which it leaves out
 // those before begin. It reports whether to go on.
-func yieldTexts(begin int, content jsontext.Value, yield func(jsontext.Value) bool) bool {
+func yieldTexts(get getter, begin int, content jsontext.Value, yield func(jsontext.Value) bool) bool {
 	if content.Kind() == '"' {
 		return yield(content)
 	}
@@ -247,7 +251,7 @@ func yieldTexts(begin int, content jsontext.Value, yield func(jsontext.Value) bo
 		if i < begin {
 			continue
 		}
-		if text := rawjson.Get(part, "text"); text.Kind() == '"' && !yield(text) {
+		if text := get(part, "text"); text.Kind() == '"' && !yield(text) {
 			return false
 		}
 	}
@@ -271,7 +275,7 @@ func SystemText(dialect domain.Dialect, field jsontext.Value) (text string, ok b
 	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
 		begin = 1
 	}
-	for part := range promptTexts(dialect, begin, field) {
+	for part := range promptTexts(rawjson.Get, dialect, begin, field) {
 		if ok {
 			joined.WriteString(promptSeparator)
 		}
@@ -292,7 +296,7 @@ func (m *Match) AddMessage(message jsontext.Value) {
 // hasText reports whether the joined texts of a content are not empty.
 func hasText(content jsontext.Value) bool {
 	isFirst := true
-	for text := range promptTexts("", 0, content) {
+	for text := range promptTexts(rawjson.Get, "", 0, content) {
 		if !isFirst || !rawjson.IsText(text, "") {
 			return true
 		}
