@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain/inputs"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 const inputsPath = "/v1/presets/p/inputs"
@@ -60,6 +61,7 @@ func TestInputs(t *testing.T) {
 
 // TestInputsRefused has inputs that are refused, and where their errors are.
 func TestInputsRefused(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring())
 	s.preset("p", writer)
 	id, _ := saved(t, s.manage("POST", inputsPath, `{"name":"a","dialect":"chat"}`), 201)

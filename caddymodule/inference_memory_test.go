@@ -198,7 +198,7 @@ func TestInferenceMemoryOverReload(t *testing.T) {
 // TestBodyIsDroppedOnceRead lets the gateway read a body and stream its answer. During the
 // stream the body and its memory are released.
 func TestBodyIsDroppedOnceRead(t *testing.T) {
-	tier.Race(t)
+	tier.Slow(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	next := make(chan struct{})

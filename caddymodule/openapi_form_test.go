@@ -123,6 +123,7 @@ func (d document) eachSchema(visit func(place string, s map[string]any)) {
 // everywhere the same. A member with one value needs none. The description of a member may be that
 // of its type.
 func TestOpenAPIDescriptions(t *testing.T) {
+	tier.NoRace(t)
 	inBoth(t, func(t *testing.T, doc document) {
 		places := make(map[string][]string)
 		need := func(place string, described map[string]any) {

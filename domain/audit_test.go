@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/diff"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // audited is a store with a few changes of each kind.
@@ -75,6 +76,7 @@ func TestAuditTrail(t *testing.T) {
 
 // No more than MaxAuditPage records come at once, whatever is asked for.
 func TestAuditPageLimit(t *testing.T) {
+	tier.NoRace(t)
 	f := labelled(t, 1)
 	for i := range domain.MaxAuditPage {
 		f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new(fmt.Sprint(i))}))

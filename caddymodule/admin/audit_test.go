@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func (s *server) audit(query string) caddytest.Response {
@@ -173,6 +174,7 @@ func numbersOf(table string) (numbers []int) {
 }
 
 func TestAuditCommand(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
 	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
