@@ -46,7 +46,7 @@ const (
 	members
 )
 
-// countNames are the members of a usage object with counts, or with the objects that have them as details say.
+// countNames are the members of a usage object with counts, or with the objects that have them as countDetails say.
 var countNames = map[domain.Dialect][members]string{
 	domain.Chat: {
 		input: "prompt_tokens", output: "completion_tokens", cacheRead: "prompt_tokens_details", cacheWrite: "prompt_tokens_details",
@@ -62,8 +62,8 @@ var countNames = map[domain.Dialect][members]string{
 	},
 }
 
-// details are the names of counts that are in objects of their own, "" for others.
-var details = map[domain.Dialect][places]string{
+// countDetails are the names of counts that are in objects of their own, "" for others.
+var countDetails = map[domain.Dialect][places]string{
 	domain.Chat:      {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
 	domain.Responses: {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
 	domain.Messages:  {reasoning: "thinking_tokens"},
@@ -84,7 +84,7 @@ func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
 			d = domain.Chat
 		}
 	}
-	names, within := countNames[d], details[d]
+	names, within := countNames[d], countDetails[d]
 	names[cost], names[costDetails], names[isBYOK] = "cost", "cost_details", "is_byok"
 	var found [members]jsontext.Value
 	rawjson.Pick(usage, names[:], found[:])
