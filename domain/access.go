@@ -68,5 +68,8 @@ func HashSecret(secret string) KeyHash { return access.HashSecret(secret) }
 // CheckPresetSlug is access.CheckPresetSlug.
 func CheckPresetSlug(slug string) error { return access.CheckPresetSlug(slug) }
 
+// IsSlug is access.IsSlug.
+func IsSlug(text string, most int) bool { return access.IsSlug(text, most) }
+
 // ReadInterval is access.ReadInterval.
 func ReadInterval(name string) (Interval, error) { return access.ReadInterval(name) }

@@ -65,7 +65,7 @@ type VersionDiff struct {
 func namedVersion(r Reader, p Preset, name, parameter string) (v PresetVersion, err error) {
 	n, fits := ParseNumber(name)
 	switch isNumber := strings.Trim(name, "0123456789") == ""; {
-	case name == "" || !isNumber && !labelPattern.MatchString(name):
+	case name == "" || !isNumber && !IsSlug(name, maxLabel):
 		return v, InvalidAt(parameter, "must be the number of a version, or a label")
 	case !isNumber:
 		if n, err = p.versionOfLabel(name, parameter); err != nil {

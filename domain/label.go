@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -61,13 +60,13 @@ const (
 	LatestLabel = "latest"
 )
 
-// labelPattern is the pattern of a label, which follows a slug and an @ in a reference.
-var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$`)
+// maxLabel bounds a label, which follows a slug and an @ in a reference, in bytes.
+const maxLabel = 64
 
 // CheckLabel returns an Invalid error if label, already percent-decoded, cannot be used.
 // Numbers are versions, so they are no labels.
 func CheckLabel(label string) error {
-	if !labelPattern.MatchString(label) {
+	if !IsSlug(label, maxLabel) {
 		return InvalidAt("label", "must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")
 	}
 	if strings.Trim(label, "0123456789") == "" || strings.EqualFold(label, LatestLabel) {

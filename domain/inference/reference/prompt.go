@@ -149,7 +149,7 @@ func (q *Request) namePrompt(m promptMembers) {
 			ref.Pin = string(m.version)
 			_, ok = domain.ParseNumber(ref.Pin)
 		}
-		if !ok || !pinPattern.MatchString(ref.Pin) {
+		if !ok || !domain.IsSlug(ref.Pin, maxPin) {
 			p.setError(m.place+"version", "must be the number of a version, or a label")
 			ref.Pin = ""
 		}

@@ -5,7 +5,6 @@ package reference
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,15 +35,13 @@ func (ref Ref) String() string {
 	return domain.ReferenceMark + ref.Slug + "@" + ref.Pin
 }
 
-// maxPin bounds the text behind the second @ of a reference, in bytes. pinPattern matches it.
+// maxPin bounds the text behind the second @ of a reference, in bytes.
 const maxPin = 128
-
-var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,` + strconv.Itoa(maxPin-1) + `}$`)
 
 // parseReference reads slug, slug@version or slug@label. Errors name place.
 func parseReference(place, text string) (ref Ref, err error) {
 	slug, pin, pinned := strings.Cut(text, "@")
-	if domain.CheckPresetSlug(slug) != nil || pinned && !pinPattern.MatchString(pin) {
+	if domain.CheckPresetSlug(slug) != nil || pinned && !domain.IsSlug(pin, maxPin) {
 		return ref, domain.InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
 	}
 	return Ref{slug, pin}, nil
