@@ -100,9 +100,11 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			if err != nil {
 				return err
 			}
-			b, err := openBackup(cmd, args[0], at)
-			if err != nil {
-				return err
+			b := &backupFile{ReadCloser: io.NopCloser(cmd.InOrStdin()), messages: cmd.ErrOrStderr()}
+			if args[0] != "-" || at != "" {
+				if b, err = openBackup(cmd, args[0], at); err != nil {
+					return err
+				}
 			}
 			defer b.Close()
 			b.key, b.isOptional = key, key == nil
@@ -160,7 +162,7 @@ type file interface {
 	Stat() (os.FileInfo, error)
 }
 
-// openBackup opens a backup. - is standard input. at chooses one of a bucket, if it is not empty.
+// openBackup opens a backup in a file or a bucket. at chooses one of a bucket, if it is not empty.
 func openBackup(cmd *cobra.Command, name, at string) (*backupFile, error) {
 	b := &backupFile{messages: cmd.ErrOrStderr()}
 	var err error
@@ -169,9 +171,6 @@ func openBackup(cmd *cobra.Command, name, at string) (*backupFile, error) {
 		b.file, err = fetchCopy(cmd.Context(), b.messages, name, at)
 	case at != "":
 		return nil, errors.New("--at is for copies in a bucket")
-	case name == "-":
-		b.ReadCloser = io.NopCloser(cmd.InOrStdin())
-		return b, nil
 	default:
 		b.file, err = os.Open(name)
 		err = fileowner.Explain(err, name)

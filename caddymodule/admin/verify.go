@@ -138,11 +138,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		if quick {
 			return v, errors.New("--quick is for a folder")
 		}
-		name := args[0]
-		if name == "-" { // a file of this name, and no standard input
-			name = "./-"
-		}
-		b, err := openBackup(cmd, name, "")
+		b, err := openBackup(cmd, args[0], "")
 		if err != nil {
 			return v, err
 		}
