@@ -76,14 +76,13 @@ func NewHandles(secret domain.FeedbackSecret) *Handles {
 
 // New returns the handle of a request. The preset's slug and the model are not in it.
 func (h *Handles) New(a Answered) string {
-	var memory [usualHandle]byte
-	content := appendAnswered(memory[:0], a)
+	content := appendAnswered(make([]byte, 0, usualHandle), a)
 	return handleEncoding.EncodeToString(h.appendCode(content, content))
 }
 
 // appendCode appends the code of a content to b.
 func (h *Handles) appendCode(b, content []byte) []byte {
-	mac := h.macs.Get().(hash.Hash) //nolint:forcetypeassert // see New
+	mac := h.macs.Get().(hash.Hash)
 	defer h.macs.Put(mac)
 	mac.Reset()
 	mac.Write(content)

@@ -46,27 +46,23 @@ const (
 	members
 )
 
-// countNames are the members of a usage object with counts, or with the objects that have them as countDetails say.
-var countNames = map[domain.Dialect][members]string{
+// countPaths lead from a usage object to its counts.
+var countPaths = map[domain.Dialect]*[places][]string{
 	domain.Chat: {
-		input: "prompt_tokens", output: "completion_tokens", cacheRead: "prompt_tokens_details", cacheWrite: "prompt_tokens_details",
-		reasoning: "completion_tokens_details",
+		input: {"prompt_tokens"}, output: {"completion_tokens"},
+		cacheRead: {"prompt_tokens_details", "cached_tokens"}, cacheWrite: {"prompt_tokens_details", "cache_write_tokens"},
+		reasoning: {"completion_tokens_details", "reasoning_tokens"},
 	},
 	domain.Responses: {
-		input: "input_tokens", output: "output_tokens", cacheRead: "input_tokens_details", cacheWrite: "input_tokens_details",
-		reasoning: "output_tokens_details",
+		input: {"input_tokens"}, output: {"output_tokens"},
+		cacheRead: {"input_tokens_details", "cached_tokens"}, cacheWrite: {"input_tokens_details", "cache_write_tokens"},
+		reasoning: {"output_tokens_details", "reasoning_tokens"},
 	},
 	domain.Messages: {
-		input: "input_tokens", output: "output_tokens", cacheRead: "cache_read_input_tokens", cacheWrite: "cache_creation_input_tokens",
-		reasoning: "output_tokens_details",
+		input: {"input_tokens"}, output: {"output_tokens"},
+		cacheRead: {"cache_read_input_tokens"}, cacheWrite: {"cache_creation_input_tokens"},
+		reasoning: {"output_tokens_details", "thinking_tokens"},
 	},
-}
-
-// countDetails are the names of counts that are in objects of their own, "" for others.
-var countDetails = map[domain.Dialect][places]string{
-	domain.Chat:      {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
-	domain.Responses: {cacheRead: "cached_tokens", cacheWrite: "cache_write_tokens", reasoning: "reasoning_tokens"},
-	domain.Messages:  {reasoning: "thinking_tokens"},
 }
 
 // figures are the counts and the cost of a usage object.
@@ -84,17 +80,16 @@ func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
 			d = domain.Chat
 		}
 	}
-	names, within := countNames[d], countDetails[d]
-	names[cost], names[costDetails], names[isBYOK] = "cost", "cost_details", "is_byok"
+	paths := countPaths[d]
+	names := [members]string{cost: "cost", costDetails: "cost_details", isBYOK: "is_byok"}
+	for i, path := range paths {
+		names[i] = path[0]
+	}
 	var found [members]jsontext.Value
 	rawjson.Pick(usage, names[:], found[:])
 	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(found[cost], found[costDetails], found[isBYOK])}
-	for i, name := range within {
-		value := found[i]
-		if name != "" {
-			value = rawjson.Get(value, name)
-		}
-		f.counts[i] = countOf(value)
+	for i, path := range paths {
+		f.counts[i] = countOf(rawjson.At(found[i], path[1:]...))
 	}
 	return f
 }
