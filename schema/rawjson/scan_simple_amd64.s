@@ -2,27 +2,21 @@
 
 #include "textflag.h"
 
-// Bytes that stand 32 times in a register.
-DATA quote<>+0(SB)/1, $0x22
-GLOBL quote<>(SB), RODATA|NOPTR, $1
-DATA backslash<>+0(SB)/1, $0x5c
-GLOBL backslash<>(SB), RODATA|NOPTR, $1
-DATA lastControl<>+0(SB)/1, $0x1f
-GLOBL lastControl<>(SB), RODATA|NOPTR, $1
-DATA lowHalf<>+0(SB)/1, $0x0f
-GLOBL lowHalf<>(SB), RODATA|NOPTR, $1
-DATA code<>+0(SB)/1, $0x75
-GLOBL code<>(SB), RODATA|NOPTR, $1
-DATA zero<>+0(SB)/1, $0x30
-GLOBL zero<>(SB), RODATA|NOPTR, $1
-DATA nine<>+0(SB)/1, $9
-GLOBL nine<>(SB), RODATA|NOPTR, $1
-DATA lowerCase<>+0(SB)/1, $0x20
-GLOBL lowerCase<>(SB), RODATA|NOPTR, $1
-DATA letterA<>+0(SB)/1, $0x61
-GLOBL letterA<>(SB), RODATA|NOPTR, $1
-DATA five<>+0(SB)/1, $5
-GLOBL five<>(SB), RODATA|NOPTR, $1
+// BYTE is a byte that stands 32 times in a register.
+#define BYTE(name, value) \
+	DATA name<>+0(SB)/1, $value \
+	GLOBL name<>(SB), RODATA|NOPTR, $1
+
+BYTE(quote, 0x22)
+BYTE(backslash, 0x5c)
+BYTE(lastControl, 0x1f)
+BYTE(lowHalf, 0x0f)
+BYTE(code, 0x75)
+BYTE(zero, 0x30)
+BYTE(nine, 9)
+BYTE(lowerCase, 0x20)
+BYTE(letterA, 0x61)
+BYTE(five, 5)
 
 // A character is a simple escape, one of "\/bfnrt, where the entries of its lower and its upper half have a bit in
 // common. The bits stand for the upper halves 2, 5, 6 and 7.
@@ -138,8 +132,10 @@ done:
 	SUBQ  R8, AX // an escape is skipped whole or not at all
 	TESTQ CX, CX
 	JNZ   back
+
+end:
 	VZEROUPPER
-	MOVQ  AX, ret+24(FP)
+	MOVQ AX, ret+24(FP)
 	RET
 
 codes:
@@ -187,14 +183,10 @@ stop:
 	JCS  back
 	BTQ  R9, R11 // an escape stops at its backslash
 	SBBQ $0, AX
-	VZEROUPPER
-	MOVQ AX, ret+24(FP)
-	RET
+	JMP  end
 
 back: // so does a code
 	DECQ AX
 	CMPB (SI)(AX*1), $0x5c
 	JNE  back
-	VZEROUPPER
-	MOVQ AX, ret+24(FP)
-	RET
+	JMP  end

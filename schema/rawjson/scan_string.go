@@ -20,7 +20,7 @@ func scanString(text []byte, i int) int {
 		return failedAt(i)
 	}
 	i++
-	for last := i + shortSize; i < last && len(text)-i >= 8; i += 8 { // most names and many values end here
+	for last := i + shortSize; i < last && len(text)-i >= 8; i += 8 { // plainEnd without the call: most names and many values end here
 		if ends := special(binary.LittleEndian.Uint64(text[i:])); ends != 0 {
 			if i += bits.TrailingZeros64(ends) / 8; text[i] == '"' {
 				return i + 1
