@@ -85,8 +85,7 @@ type idleBuffers struct {
 	collecting bool
 }
 
-// take returns a buffer of size bytes or up to a quarter more, or nil. It is the smallest one, and of those the latest, which
-// processors still have in their caches.
+// take returns a buffer of size bytes or up to a quarter more, the smallest one, or nil.
 func (i *idleBuffers) take(size int64) *buffer {
 	if i.bytes.Load() < size {
 		return nil
@@ -95,7 +94,7 @@ func (i *idleBuffers) take(size int64) *buffer {
 	defer i.mu.Unlock()
 	best := -1
 	for at, b := range i.buffers {
-		if has := int64(len(b.text)); has >= size && has <= size+size/4 && (best < 0 || has <= int64(len(i.buffers[best].text))) {
+		if has := int64(len(b.text)); has >= size && has <= size+size/4 && (best < 0 || has < int64(len(i.buffers[best].text))) {
 			best = at
 		}
 	}

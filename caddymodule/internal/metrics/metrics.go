@@ -6,7 +6,6 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -125,40 +124,18 @@ func (all *collectors) histogram(name, help string, buckets []float64, labels ..
 type timing struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
-
-	mu     sync.RWMutex
-	series map[[2]string]timed // by the labels
-}
-
-// timed are the series of two labels.
-type timed struct {
-	total   prometheus.Counter
-	seconds prometheus.Observer
 }
 
 // timing adds a timing of events by their operation and their outcome, which is the
 // name of the second label.
 func (all *collectors) timing(total, totalHelp, seconds, secondsHelp, outcome string, buckets []float64) *timing {
-	return &timing{
-		total: all.counter(total, totalHelp, "operation", outcome), seconds: all.histogram(seconds, secondsHelp, buckets, "operation", outcome),
-		series: make(map[[2]string]timed),
-	}
+	return &timing{all.counter(total, totalHelp, "operation", outcome), all.histogram(seconds, secondsHelp, buckets, "operation", outcome)}
 }
 
 // observe counts an event that took some time. Its series begins with it.
 func (t *timing) observe(took time.Duration, operation, outcome string) {
-	labels := [2]string{operation, outcome}
-	t.mu.RLock()
-	s, ok := t.series[labels]
-	t.mu.RUnlock()
-	if !ok {
-		s = timed{t.total.WithLabelValues(labels[:]...), t.seconds.WithLabelValues(labels[:]...)}
-		t.mu.Lock()
-		t.series[labels] = s
-		t.mu.Unlock()
-	}
-	s.total.Inc()
-	s.seconds.Observe(took.Seconds())
+	t.total.WithLabelValues(operation, outcome).Inc()
+	t.seconds.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
 // CountRequest counts a request to the API.
