@@ -49,7 +49,7 @@ type inferenceCall struct {
 	requested  usage.RequestID // in the handle of the request, zero without one
 	logged     *iolog.Entry    // nil if the content is not logged
 	asksNoLog  bool            // the client asks for that
-	values     [2]string       // the memory of headers that nearly all requests have
+	values     [3]string       // the memory of headers that nearly all requests have
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -281,7 +281,7 @@ func (c *inferenceCall) rewrite(resolution inference.Resolution, otherType bool)
 	c.r.ContentLength = int64(resolution.Body.Len())
 	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
 	c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
-	c.r.Header["Content-Length"] = c.values[1:]
+	c.r.Header["Content-Length"] = c.values[1:2:2]
 	c.held.ReplayMerged(resolution.Body, c.r.Body)
 }
 

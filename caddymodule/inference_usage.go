@@ -256,7 +256,8 @@ func (c *inferenceCall) showHandle(status int, begun time.Time) {
 	c.requested = usage.NewRequestID()
 	used := usage.Request{Status: status, Start: begun}
 	c.attribute(&used) // the model that answers is not known yet
-	header.Set(requestIDHeader, handles.New(usage.Answered{ID: c.requested, Key: used.Key(), Start: begun}))
+	c.values[2] = handles.New(usage.Answered{ID: c.requested, Key: used.Key(), Start: begun})
+	header[requestIDHeader] = c.values[2:]
 }
 
 // rememberSession remembers a request with a preset and a session, for feedback.

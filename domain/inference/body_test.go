@@ -18,6 +18,8 @@ func (m *memoryCount) Reserve(size int) error {
 
 func (m *memoryCount) Release(size int) { m.held -= size }
 
+func (*memoryCount) Buffer(size int) []byte { return make([]byte, 0, size) }
+
 // A merged body takes memory for what is neither the request's nor the cached preset's.
 func TestMergedBodyIsCounted(t *testing.T) {
 	r := newResolving(t)

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -84,6 +85,17 @@ type merger struct {
 	messagesFrom draft.Source
 
 	dropped []string
+
+	room [16]draft.Part // the memory of Parts of nearly all requests
+}
+
+// mergers are used again.
+var mergers = sync.Pool{New: func() any { return new(merger) }}
+
+// recycle gives the merger to another request. Nothing of this one stays in it.
+func (m *merger) recycle() {
+	*m = merger{}
+	mergers.Put(m)
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -125,7 +137,7 @@ func (m *merger) merge() error {
 	if err := m.rules.LimitConversation(); err != nil {
 		return err
 	}
-	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.settings.fields)+4)
+	m.Parts = m.room[:0]
 	for _, field := range m.request.Fields {
 		if err := m.addSent(field); err != nil {
 			return err

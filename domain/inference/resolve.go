@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Config configures a Resolver.
@@ -152,7 +151,7 @@ type Resolution struct {
 	// a header cannot hold it.
 	SessionID string
 
-	parts []draft.Part // names and sources alone
+	fields []Field // of a merged Body
 	// filled tells that the model is the workspace's, although no preset is named.
 	filled bool
 }
@@ -166,27 +165,25 @@ type Field struct {
 // Fields returns the top-level fields of Body in their order, and the source of each. A body
 // that is no JSON object has none. More than 256 are Invalid.
 func (r Resolution) Fields() ([]Field, error) {
-	var fields []Field
-	if r.Preset == "" {
-		for field, err := range dialects.UsualNames.Object(r.Body.Bytes()) {
-			switch {
-			case err != nil:
-				return nil, nil
-			case len(fields) == reference.MaxRequestFields: // each takes much more memory than its bytes
-				return nil, reference.ErrTooManyFields
-			}
-			from := draft.FromRequest
-			switch {
-			case r.filled && field.Name == "model":
-				from = draft.FromWorkspace
-			case r.StreamUsageAdded && field.Name == streamOptions:
-				from = draft.FromServer
-			}
-			fields = append(fields, Field{field.Name, from})
-		}
+	if r.Preset != "" {
+		return r.fields, nil
 	}
-	for _, p := range r.parts {
-		fields = append(fields, Field{p.Name, p.From})
+	var fields []Field
+	for field, err := range dialects.UsualNames.Object(r.Body.Bytes()) {
+		switch {
+		case err != nil:
+			return nil, nil
+		case len(fields) == reference.MaxRequestFields: // each takes much more memory than its bytes
+			return nil, reference.ErrTooManyFields
+		}
+		from := draft.FromRequest
+		switch {
+		case r.filled && field.Name == "model":
+			from = draft.FromWorkspace
+		case r.StreamUsageAdded && field.Name == streamOptions:
+			from = draft.FromServer
+		}
+		fields = append(fields, Field{field.Name, from})
 	}
 	return fields, nil
 }
@@ -206,7 +203,9 @@ func (r Resolution) Fields() ([]Field, error) {
 //
 // Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{unknown: r.unknown, isMeasured: sent.Measured, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
+	m := mergers.Get().(*merger)
+	defer m.recycle()
+	m.unknown, m.isMeasured, m.dropsAttribution = r.unknown, sent.Measured, r.config.DropAttribution && sent.Dialect == domain.Messages
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
 	request := &m.request
@@ -311,10 +310,11 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if r.config.TellModel {
 		out.Model = modelOf(m.Value)
 	}
-	for i := range m.Parts { // their values refer to the request's body
-		m.Parts[i] = draft.Part{Member: rawjson.Member{Name: m.Parts[i].Name}, From: m.Parts[i].From}
+	out.fields = make([]Field, len(m.Parts))
+	for i, p := range m.Parts {
+		out.fields[i] = Field{p.Name, p.From}
 	}
-	out.Body, out.Rewritten, out.parts = merged, true, m.Parts
+	out.Body, out.Rewritten = merged, true
 	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.Ref.Slug, use.presetID, use.number, use.label, workspace.id
 	out.PresetLimits = use.limits
 	out.StreamUsageAdded, out.FromMemory = m.streamUsageAdded, known && use.fromMemory

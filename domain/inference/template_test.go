@@ -530,6 +530,8 @@ func (m memoryLimit) Reserve(size int) error {
 
 func (memoryLimit) Release(int) {}
 
+func (memoryLimit) Buffer(size int) []byte { return make([]byte, 0, size) }
+
 // A short request can make a long one. The memory for that is asked for first.
 func TestRenderingIsBounded(t *testing.T) {
 	r := newResolving(t)

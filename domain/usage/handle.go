@@ -64,6 +64,8 @@ const (
 	maxHandle = 1200
 	// usualHandle is the room in which a handle is made, in bytes, with that of a whole HMAC.
 	usualHandle = 192
+	// handleEncodedRoom is that of its text.
+	handleEncodedRoom = usualHandle * 4 / 3
 )
 
 // handleEncoding refuses bits that are not read.
@@ -77,7 +79,9 @@ func NewHandles(secret domain.FeedbackSecret) *Handles {
 // New returns the handle of a request. The preset's slug and the model are not in it.
 func (h *Handles) New(a Answered) string {
 	content := appendAnswered(make([]byte, 0, usualHandle), a)
-	return handleEncoding.EncodeToString(h.appendCode(content, content))
+	content = h.appendCode(content, content)
+	var text [handleEncodedRoom]byte
+	return string(handleEncoding.AppendEncode(text[:0], content))
 }
 
 // appendCode appends the code of a content to b.

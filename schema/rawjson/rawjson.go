@@ -291,8 +291,10 @@ func Get(object jsontext.Value, name string) jsontext.Value {
 // Pick sets found to what Get finds by each of names, which are as many, in one pass. found is empty before.
 func Pick(object jsontext.Value, names []string, found []jsontext.Value) {
 	for quoted, value := range Pairs(object) {
+		inside := insideOf(quoted)
+		isPlain := bytes.IndexByte(inside, '\\') < 0
 		for i, name := range names {
-			if found[i] == nil && IsText(quoted, name) && value.Kind() != 'n' {
+			if found[i] == nil && (isPlain && string(inside) == name || !isPlain && IsText(quoted, name)) && value.Kind() != 'n' {
 				found[i] = value
 			}
 		}

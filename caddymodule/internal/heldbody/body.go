@@ -23,6 +23,7 @@ type Body struct {
 	Reservation
 	Sent []byte // as it was sent, nil once something else goes upstream
 
+	merged   *buffer   // of the merged body, nil for none
 	text     []byte    // what was sent, decoded
 	decoded  bool      // text has memory of its own, because what was sent is encoded
 	original io.Closer // the body that was sent
@@ -44,6 +45,25 @@ func (b *Body) Reserve(size int) error {
 
 // Release gives back reserved memory of size bytes.
 func (b *Body) Release(size int) { b.Sub(int64(size)) }
+
+// Buffer returns an empty slice for size bytes of a merged body, which are reserved.
+func (b *Body) Buffer(size int) []byte {
+	room := bufferSize(int64(size))
+	if bufferClass(room) >= len(bufferPools) || b.Add(room-int64(size)) != nil {
+		return make([]byte, 0, size)
+	}
+	b.merged = newBuffer(room)
+	return b.merged.text[:0:size]
+}
+
+// recycleAll lets other requests use all buffers.
+func (b *Body) recycleAll() {
+	b.Recycle()
+	if b.merged != nil {
+		b.merged.recycle(b.Limit)
+		b.merged = nil
+	}
+}
 
 // dropSent drops the body as it was sent.
 func (b *Body) dropSent() {
@@ -101,7 +121,7 @@ func (b *Body) Join() ([]byte, error) {
 	}
 	whole := b.rest.Bytes()
 	b.Replay(draft.Body{whole}, b.original)
-	b.Recycle()
+	b.recycleAll()
 	b.Sub(before)
 	return whole, nil
 }
@@ -137,7 +157,7 @@ func (b *Body) skipRead() {
 func (b *Body) free() {
 	b.Sent, b.text, b.rest, b.one[0] = nil, nil, nil, nil
 	b.ReleaseAll()
-	b.Recycle()
+	b.recycleAll()
 }
 
 // Close drops the rest of the body. Further reads fail, if there was a rest.

@@ -270,6 +270,58 @@ func TestHeldBody(t *testing.T) {
 	}
 }
 
+// TestMergedBuffer has bodies merged, read and dropped at once. The buffer of one is not another's before it was read,
+// and all of it counts as held.
+func TestMergedBuffer(t *testing.T) {
+	for _, size := range []int{1, 100, 3000, 60 << 10, 200 << 10} {
+		one := &Body{Reservation: Reservation{Limit: 1 << 20}}
+		if err := one.Reserve(size); err != nil {
+			t.Fatal(err)
+		}
+		if room := one.Buffer(size); len(room) != 0 || cap(room) != size {
+			t.Errorf("got %d bytes of %d for %d", len(room), cap(room), size)
+		}
+		if one.merged != nil && InUse() != int64(len(one.merged.text)) || one.merged == nil && InUse() != int64(size) {
+			t.Errorf("%d bytes are held for %d", InUse(), size)
+		}
+		one.Drop()
+		if one.merged != nil || InUse() != 0 {
+			t.Errorf("%d bytes are held", InUse())
+		}
+	}
+	full := &Body{Reservation: Reservation{Limit: 3000}}
+	if err := full.Reserve(3000); err != nil {
+		t.Fatal(err)
+	}
+	if room := full.Buffer(3000); cap(room) != 3000 || full.merged != nil {
+		t.Error("got a buffer beyond the limit")
+	}
+	full.Drop()
+
+	var bodies [100]Body
+	for i := range bodies {
+		b, text := &bodies[i], strings.Repeat(fmt.Sprint(i%10), 1000)
+		b.Limit = 1 << 20
+		if err := b.Reserve(len(text)); err != nil {
+			t.Fatal(err)
+		}
+		b.ReplayMerged(draft.Body{append(b.Buffer(len(text)), text...)}, closer(func() error { return nil }))
+	}
+	var group sync.WaitGroup
+	for i := range bodies {
+		group.Go(func() {
+			if got, err := io.ReadAll(iotest.OneByteReader(&bodies[i])); string(got) != strings.Repeat(fmt.Sprint(i%10), 1000) || err != nil {
+				t.Errorf("got %.20q…, %v", got, err)
+			}
+			_ = bodies[i].Close()
+		})
+	}
+	group.Wait()
+	if InUse() != 0 {
+		t.Errorf("%d bytes are held", InUse())
+	}
+}
+
 type closer func() error
 
 // TestByteSemaphore acquires and releases from many goroutines. The limit is never

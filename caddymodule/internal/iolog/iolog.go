@@ -182,9 +182,11 @@ const Header = "X-Preset-No-Log"
 
 // TakeHeader takes Header from a request, and reports whether it asks.
 func TakeHeader(h http.Header) bool {
-	asks := strings.EqualFold(h.Get(Header), "true")
-	h.Del(Header)
-	return asks
+	values, isSent := h[Header]
+	if isSent {
+		delete(h, Header)
+	}
+	return len(values) > 0 && strings.EqualFold(values[0], "true")
 }
 
 // Setup is what a configuration says of content.

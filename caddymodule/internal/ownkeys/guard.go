@@ -108,14 +108,14 @@ func maskOf(credential string) string {
 	return string(secrets.Hidden) + hex.EncodeToString(sum[:8])
 }
 
-// SentValues returns the values of a header, with the credential that the client sent
+// SentValues returns the values of a header of this canonical name, with the credential that the client sent
 // in place of its mask. An earlier handler may have copied the mask from another header.
 // Several values stay masked, because callers refuse them.
 //
 // It replaces one mask, and does not search the credential for others. So its time is linear
 // in the size of the headers.
 func SentValues(r *http.Request, name string) []string {
-	values := r.Header.Values(name)
+	values := r.Header[name]
 	if len(values) != 1 {
 		return values
 	}

@@ -105,5 +105,8 @@ func (m *Measured) price(p usage.Prices, u *usage.Request, tokens answer.Tokens,
 
 // nanosOfCost returns a cost of a request in billionths of a US dollar.
 func nanosOfCost(cost decimal.Decimal, ok bool) (nanos int64, isKnown bool) {
+	if cost.IsZero() { // without the memory that a number of fractions takes
+		return 0, ok
+	}
 	return int64(math.Ceil(min(max(cost.InexactFloat64(), 0), MaxRequestUSD) * 1e9)), ok
 }

@@ -96,16 +96,6 @@ func textsOf(parts []Part) iter.Seq[jsontext.Value] {
 	}
 }
 
-// sizeOf returns the length of the object of parts, or the largest int. A template can repeat
-// a large value, and an int may have 32 bits.
-func sizeOf(parts []Part) int {
-	size := int64(0)
-	for text := range textsOf(parts) {
-		size += int64(len(text))
-	}
-	return int(min(size, math.MaxInt))
-}
-
 // Draft is a merged request that is being made, with the memory for it.
 type Draft struct {
 	Parts  []Part
@@ -174,6 +164,9 @@ type Memory interface {
 	Reserve(size int) error
 	// Release gives back size bytes of those granted.
 	Release(size int)
+	// Buffer returns an empty slice for size bytes that are granted. It is used again for others once nobody
+	// reads the merged body any more.
+	Buffer(size int) []byte
 }
 
 // LargeText is the length from which a text is a piece of a Body. Shorter ones are copied,
@@ -183,19 +176,24 @@ const LargeText = 4 << 10
 // Compose returns the merged request. It must be granted memory for all of it, since a template can repeat a
 // large value, but keeps only that of short texts: others hold large ones, or Reserve was called for them.
 func (d *Draft) Compose() (Body, error) {
-	short, pieces := 0, 1
+	short, pieces, size := 0, 1, int64(0) // an int may have 32 bits
 	for text := range textsOf(d.Parts) {
-		if len(text) >= LargeText {
+		if size += int64(len(text)); len(text) >= LargeText {
 			pieces += 2
 		} else {
 			short += len(text)
 		}
 	}
-	more := max(short, sizeOf(d.Parts)-d.copied)
+	more := max(short, int(min(size, math.MaxInt))-d.copied)
 	if err := d.Reserve(more); err != nil {
 		return nil, err
 	}
-	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, short), 0
+	body, begin := make(Body, 0, pieces), 0
+	var copied []byte
+	if d.Memory != nil {
+		d.Memory.Release(more - short)
+		copied = d.Memory.Buffer(short)
+	}
 	for text := range textsOf(d.Parts) {
 		if len(text) < LargeText {
 			copied = append(copied, text...)
@@ -203,9 +201,6 @@ func (d *Draft) Compose() (Body, error) {
 		}
 		body = append(body, copied[begin:len(copied):len(copied)], text)
 		begin = len(copied)
-	}
-	if d.Memory != nil {
-		d.Memory.Release(more - short)
 	}
 	return append(body, copied[begin:]), nil
 }
