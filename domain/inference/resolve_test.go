@@ -883,3 +883,43 @@ func TestManyTools(t *testing.T) {
 	_, err = resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p","tools":` + tools + `}`)})
 	wantKind(t, err, domain.Invalid, "/tools")
 }
+
+// Resolutions stay as they are while others are made, also at once: what is used again has nothing of another request.
+func TestResolutionsAreApart(t *testing.T) {
+	r := newResolving(t)
+	r.ruled(t, "p", version{chat, `{"model":"m","temperature":0.5,"top_k":3}`, "Be brief."}, `{"lock":["temperature"]}`)
+	resolver := r.resolver(t, inference.Config{DropFields: []string{"plugins"}, TellModel: true})
+	resolve := func(i int) inference.Resolution {
+		body := fmt.Sprintf(`{"preset":"p","model":"model-%d","user":"user-%d","temperature":0.%d,"plugins":[1],"session_id":"s-%d","messages":[{"role":"user","content":"%s"}]}`, i, i, 1+i%9, i, strings.Repeat(fmt.Sprint(i%10), 100*i))
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	describe := func(r inference.Resolution) string {
+		fields, err := r.Fields()
+		return fmt.Sprint(r.Body, r.Model, r.Preset, r.SessionID, r.Dropped, r.Enforced, fields, err)
+	}
+	const number = 100
+	resolve(0) // afterwards the preset is cached
+	var want [number]string
+	for i := range want {
+		want[i] = describe(resolve(i))
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			var got [number]inference.Resolution
+			for i := range got {
+				got[i] = resolve(i)
+			}
+			for i := range got {
+				if told := describe(got[i]); told != want[i] {
+					t.Errorf("got  %.300s\nwant %.300s", told, want[i])
+				}
+			}
+		})
+	}
+	group.Wait()
+}
