@@ -7,10 +7,11 @@
 	DATA name<>+0(SB)/1, $value \
 	GLOBL name<>(SB), RODATA|NOPTR, $1
 
-BYTE(quote, 0x22)
+BYTE(quoteBit, 0x02)
+BYTE(space, 0x20)
 BYTE(backslash, 0x5c)
-BYTE(lastControl, 0x1f)
-BYTE(lowHalf, 0x0f)
+BYTE(letterBit, 0x10)
+BYTE(letterR, 0x72)
 BYTE(code, 0x75)
 BYTE(zero, 0x30)
 BYTE(nine, 9)
@@ -18,14 +19,11 @@ BYTE(lowerCase, 0x20)
 BYTE(letterA, 0x61)
 BYTE(five, 5)
 
-// A character is a simple escape, one of "\/bfnrt, where the entries of its lower and its upper half have a bit in
-// common. The bits stand for the upper halves 2, 5, 6 and 7.
-DATA lower<>+0(SB)/8, $0x00040008000d0000
-DATA lower<>+8(SB)/8, $0x0104000200000000
-GLOBL lower<>(SB), RODATA|NOPTR, $16
-DATA upper<>+0(SB)/8, $0x0804020000010000
-DATA upper<>+8(SB)/8, $0x0000000000000000
-GLOBL upper<>(SB), RODATA|NOPTR, $16
+// A simple escape is one of "\/bfnrt. Each has an entry at its lower half, but for b and r, which differ in one bit.
+// Other entries stand at the half of another character.
+DATA simple<>+0(SB)/8, $0x0066007400220001
+DATA simple<>+8(SB)/8, $0x2f6e005c00000000
+GLOBL simple<>(SB), RODATA|NOPTR, $16
 
 // MASK sets a bit of mask for each byte of the block that compares equal in low and high. It uses other.
 #define MASK(low, high, mask, other) \
@@ -34,21 +32,20 @@ GLOBL upper<>(SB), RODATA|NOPTR, $16
 	SHLQ      $32, other \
 	ORQ       other, mask
 
-// ENDS compares equal where half has a quote or a control character.
+// ENDS compares equal where half has a quote or a control character: with the bit 0x02 inverted, both are at most 0x20,
+// and a space is not.
 #define ENDS(half, result, other) \
-	VPCMPEQB Y10, half, other   \
-	VPMINUB  Y12, half, result  \
-	VPCMPEQB half, result, result \
-	VPOR     other, result, result
+	VPXOR    Y10, half, other  \
+	VPMINUB  Y12, other, result \
+	VPCMPEQB other, result, result
 
-// NOT_SIMPLE compares equal where half has no character of a simple escape.
-#define NOT_SIMPLE(half, result, other) \
-	VPSHUFB  half, Y14, other    \
-	VPSRLW   $4, half, result    \
-	VPAND    Y13, result, result \
-	VPSHUFB  result, Y15, result \
-	VPAND    other, result, result \
-	VPCMPEQB Y9, result, result
+// SIMPLE compares equal where half has a character of a simple escape.
+#define SIMPLE(half, result, other) \
+	VPSHUFB  half, Y14, result     \
+	VPCMPEQB half, result, result  \
+	VPOR     Y13, half, other      \
+	VPCMPEQB Y15, other, other     \
+	VPOR     other, result, result
 
 // HEX compares equal where half has a digit of sixteen. It changes half.
 #define HEX(half, number, most) \
@@ -74,13 +71,12 @@ TEXT ·skipSimpleAVX2(SB), NOSPLIT, $0-32
 	SUBQ $64, DX
 	JLT  done
 
-	VPXOR          Y9, Y9, Y9
-	VPBROADCASTB   quote<>(SB), Y10
+	VPBROADCASTB   quoteBit<>(SB), Y10
 	VPBROADCASTB   backslash<>(SB), Y11
-	VPBROADCASTB   lastControl<>(SB), Y12
-	VPBROADCASTB   lowHalf<>(SB), Y13
-	VBROADCASTI128 lower<>(SB), Y14
-	VBROADCASTI128 upper<>(SB), Y15
+	VPBROADCASTB   space<>(SB), Y12
+	VPBROADCASTB   letterBit<>(SB), Y13
+	VBROADCASTI128 simple<>(SB), Y14
+	VPBROADCASTB   letterR<>(SB), Y15
 	MOVQ           $0xaaaaaaaaaaaaaaaa, R14
 
 block:
@@ -97,25 +93,21 @@ block:
 	// so on. Subtracting finds every second one at once, by what it carries through a run.
 	MOVQ R10, R11
 	ORQ  R8, R11
-	MOVQ R8, R12
-	NOTQ R12
-	ANDQ R10, R12         // backslashes, but an escaped one at the begin
-	LEAQ (R12)(R12*1), R13
-	ORQ  R14, R13
-	SUBQ R12, R13
-	XORQ R14, R13         // backslashes that escape, and what is behind a run
-	XORQ R13, R11         // what is escaped
-	ANDQ R10, R13
-	SHRQ $63, R13         // for the next block
+	ANDNQ R10, R8, R12         // backslashes, but an escaped one at the begin
+	LEAQ  (R12)(R12*1), R13
+	ORQ   R14, R13
+	SUBQ  R12, R13
+	XORQ  R14, R13             // backslashes that escape, and what is behind a run
+	XORQ  R13, R11             // what is escaped
+	ANDQ  R10, R13
+	SHRQ  $63, R13             // for the next block
 
-	NOT_SIMPLE(Y0, Y2, Y4)
-	NOT_SIMPLE(Y1, Y3, Y5)
+	SIMPLE(Y0, Y2, Y4)
+	SIMPLE(Y1, Y3, Y5)
 	MASK(Y2, Y3, R12, R10)
-	ANDQ R11, R12
-	MOVQ R11, R10
-	NOTQ R10
-	ANDQ R10, R9 // where to stop
-	XORL DI, DI  // where digits of codes are
+	ANDNQ R11, R12, R12
+	ANDNQ R9, R11, R9          // where to stop
+	XORL  DI, DI               // where digits of codes are
 	MOVQ R12, R10
 	ORQ  CX, R10
 	JNZ  codes
@@ -143,11 +135,9 @@ codes:
 	VPCMPEQB     Y4, Y0, Y2
 	VPCMPEQB     Y4, Y1, Y3
 	MASK(Y2, Y3, BX, R10)
-	ANDQ R11, BX // where codes begin
-	MOVQ BX, R10
-	NOTQ R10
-	ANDQ R10, R12
-	ORQ  R12, R9
+	ANDQ  R11, BX // where codes begin
+	ANDNQ R12, BX, R12
+	ORQ   R12, R9
 	LEAQ (BX)(BX*1), DI
 	LEAQ (DI)(DI*1), R12
 	ORQ  R12, DI
@@ -171,10 +161,9 @@ codes:
 	HEX(Y0, Y7, Y8)
 	HEX(Y1, Y7, Y8)
 	MASK(Y0, Y1, R12, R10)
-	NOTQ R12
-	ANDQ DI, R12
-	ORQ  R12, R9
-	JMP  next
+	ANDNQ DI, R12, R12
+	ORQ   R12, R9
+	JMP   next
 
 stop:
 	BSFQ R9, R9
