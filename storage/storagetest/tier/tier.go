@@ -55,12 +55,12 @@ func Race(t testing.TB) {
 	}
 }
 
-// NoRace marks a test in which nothing happens at once, or that measures memory. It skips the test
-// under the race detector, which would take long and find nothing.
+// NoRace marks a test in which nothing of ours happens at once, or that measures memory. It skips the test
+// under the race detector, which would take long and find nothing, or something of others.
 func NoRace(t testing.TB) {
 	t.Helper()
 	if detects {
-		t.Skip("nothing in it happens at once")
+		t.Skip("nothing of ours in it happens at once")
 	}
 }
 
