@@ -32,8 +32,8 @@ GLOBL simple<>(SB), RODATA|NOPTR, $16
 	SHLQ      $32, other \
 	ORQ       other, mask
 
-// ENDS compares equal where half has a quote or a control character: with the bit 0x02 inverted, both are at most 0x20,
-// and a space is not.
+// ENDS compares equal where half has a quote or a control character: with the bit 0x02 inverted, both are at most
+// 0x20, and a space is not.
 #define ENDS(half, result, other) \
 	VPXOR    Y10, half, other  \
 	VPMINUB  Y12, other, result \

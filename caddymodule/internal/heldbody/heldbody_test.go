@@ -305,7 +305,14 @@ func TestMergedBuffer(t *testing.T) {
 		if err := b.Reserve(len(text)); err != nil {
 			t.Fatal(err)
 		}
-		b.ReplayMerged(draft.Body{append(b.Buffer(len(text)), text...)}, closer(func() error { return nil }))
+		merged := append(b.Buffer(len(text)), text...)
+		b.ReplayMerged(draft.Body{merged[:i], merged[i:]}, closer(func() error { return nil }))
+		if i%3 > 0 {
+			continue
+		}
+		if whole, err := b.Join(); string(whole) != text || err != nil || b.merged != nil && i > 0 {
+			t.Errorf("got %.20q…, %v", whole, err)
+		}
 	}
 	var group sync.WaitGroup
 	for i := range bodies {

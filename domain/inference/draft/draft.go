@@ -190,7 +190,9 @@ func (d *Draft) Compose() (Body, error) {
 	}
 	body, begin := make(Body, 0, pieces), 0
 	var copied []byte
-	if d.Memory != nil {
+	if d.Memory == nil {
+		copied = make([]byte, 0, short)
+	} else {
 		d.Memory.Release(more - short)
 		copied = d.Memory.Buffer(short)
 	}
