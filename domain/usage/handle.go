@@ -64,8 +64,6 @@ const (
 	maxHandle = 1200
 	// usualHandle is the room in which a handle is made, in bytes, with that of a whole HMAC.
 	usualHandle = 192
-	// handleEncodedRoom is that of its text.
-	handleEncodedRoom = usualHandle * 4 / 3
 )
 
 // handleEncoding refuses bits that are not read.
@@ -80,7 +78,7 @@ func NewHandles(secret domain.FeedbackSecret) *Handles {
 func (h *Handles) New(a Answered) string {
 	content := appendAnswered(make([]byte, 0, usualHandle), a)
 	content = h.appendCode(content, content)
-	var text [handleEncodedRoom]byte
+	var text [usualHandle * 4 / 3]byte
 	return string(handleEncoding.AppendEncode(text[:0], content))
 }
 

@@ -14,8 +14,8 @@ func skipSimple(text []byte) int {
 	return skipSimpleWords(text)
 }
 
-// skipSimpleAVX2 is skipSimple for processors with AVX2 and BMI1. The race detector does not see what it reads, so builds with
-// one have skipSimpleWords.
+// skipSimpleAVX2 is skipSimple for processors with AVX2 and BMI1. The race detector does not see what it reads, so
+// builds with one have skipSimpleWords.
 //
 //go:noescape
 func skipSimpleAVX2(text []byte) int

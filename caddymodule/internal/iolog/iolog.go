@@ -182,10 +182,8 @@ const Header = "X-Preset-No-Log"
 
 // TakeHeader takes Header from a request, and reports whether it asks.
 func TakeHeader(h http.Header) bool {
-	values, isSent := h[Header]
-	if isSent {
-		delete(h, Header)
-	}
+	values := h[Header]
+	delete(h, Header)
 	return len(values) > 0 && strings.EqualFold(values[0], "true")
 }
 

@@ -88,8 +88,11 @@ func IsSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
 	if role := rawjson.Get(message, "role"); !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
 		return false
 	}
+	if dialect == domain.Chat {
+		return true
+	}
 	kind := rawjson.Get(message, "type")
-	return dialect == domain.Chat || kind == nil || rawjson.IsText(kind, "message")
+	return kind == nil || rawjson.IsText(kind, "message")
 }
 
 // UserMessageHead begins a message of the user, before its content.

@@ -112,17 +112,8 @@ func (p System) Place(dialect domain.Dialect, value jsontext.Value, goesOn bool)
 
 // isOfSystem reports whether every gateway reads a message as one of the system or the developer. It does not search
 // what follows another role, which may be most of the request.
-func isOfSystem(message jsontext.Value) (isSystem bool) {
-	for quoted, role := range rawjson.Pairs(message) {
-		switch {
-		case !dialects.MayBeName(quoted, "role"):
-		case isSystem, string(quoted) != `"role"`, !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer"):
-			return false
-		default:
-			isSystem = true
-		}
-	}
-	return isSystem
+func isOfSystem(message jsontext.Value) bool {
+	return dialects.IsSystemMessage(domain.Chat, message) && dialects.SoleMember(message, "role") != nil
 }
 
 // inMessages returns the edit that puts the prompt into the first of some messages, which is of the system, if
